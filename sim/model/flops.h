@@ -1,0 +1,61 @@
+// Floating-point operations of a step, a multiply-add counted as 2.
+//
+// Per micro-batch of T = B S tokens, forward (B samples of S tokens; symbols in shape.h):
+//   q, o projections      4 T h a p
+//   k, v projections      4 T h g p
+//   MLP                   6 T h f gated, 4 T h f otherwise
+//   attention, full       4 T S a p      (scores and weighted sum, the whole square)
+//   attention, causal     2 T S a p      (the lower triangle; kernels also compute the rest of diagonal tiles)
+//   attention, window w   4 B a p w (S - w/2) with w = min(window, S): causal at w = S, 4 T w a p for w << S
+//   head                  2 T h V
+// Norms, rotary, softmax, activations, biases and the embedding lookup are bandwidth: they count as 0 here.
+// The backward of a matrix product is 2 x forward (dX and dW).
+// Executed operations (recomputed layers, flash attention's backward) are counted by whoever records a step;
+// the constants for that are here. Sources: Korthikanti et al. 2022 (arXiv 2205.05198), Chowdhery et al. 2022
+// (PaLM, arXiv 2204.02311, appendix B), Narayanan et al. 2021 (arXiv 2104.04473), Dao 2023 (arXiv 2307.08691).
+#pragma once
+
+#include <cstdint>
+
+#include "sim/base/units.h"
+#include "sim/model/shape.h"
+
+namespace offsim::model {
+
+// One micro-batch: `samples` sequences of `sequence` tokens each, all of full length.
+struct Batch {
+  std::int64_t samples = 1;
+  std::int64_t sequence = 1;
+
+  std::int64_t tokens() const { return samples * sequence; }
+};
+
+enum class Mask : std::uint8_t { kCausal, kFull };
+
+inline constexpr double kBackwardOfGemm = 2.0;
+inline constexpr double kBackwardOfAttention = 2.0;       // as every convention counts it
+inline constexpr double kBackwardOfFlashAttention = 2.5;  // as executed: 5 products against 2, scores again
+
+// Forward operations of one layer's matrices (q, k, v, o and MLP), of one layer's attention, of the head.
+Flops layer_linear_forward(const Shape& shape, std::int64_t tokens);
+Flops layer_attention_forward(const Shape& shape, Batch batch, Mask mask = Mask::kCausal);
+Flops head_forward(const Shape& shape, std::int64_t tokens);
+// All layers and the head.
+Flops forward(const Shape& shape, Batch batch, Mask mask = Mask::kCausal);
+
+// What published TFLOPS count for one micro-batch of forward and backward. They differ by up to a half: compare
+// like with like.
+//   model_flops      3 x forward, causal attention halved: "model FLOPs"
+//   six_nd           6 N T with N all parameters: no attention, but the embedding counts (MegaTrain's script)
+//   palm_flops       T (6 N + 12 L a p S): attention of the whole square (PaLM's MFU)
+//   megatron_flops   Megatron-LM's num_floating_point_operations, 3 x [L (4 T h r (h + h g/a + S/2)
+//                    + 4 T h f (x 3/2 if gated)) + 2 T h V] with r = a p / h: model_flops when there is no window
+//   narayanan_flops  96 T L h^2 (1 + S/(6h) + V/(16 L h)): assumes 12 h^2 a layer and includes one recomputation,
+//                    so about 4/3 of model FLOPs (ZeRO-Offload and ZeRO-Infinity report in this way)
+Flops model_flops(const Shape& shape, Batch batch);
+Flops six_nd(const Shape& shape, Batch batch);
+Flops palm_flops(const Shape& shape, Batch batch);
+Flops megatron_flops(const Shape& shape, Batch batch);
+Flops narayanan_flops(const Shape& shape, Batch batch);
+
+}  // namespace offsim::model

@@ -1,0 +1,51 @@
+// The parameters of a model, tensor by tensor, in the order PyTorch registers them in transformers.
+//
+// Order: embedding (token table, then gpt2's position table), layers, final norm, head. A tied head is not
+// listed: it is the embedding. The order is what named_parameters() yields; systems that bucket, pin or fetch
+// tensor by tensor depend on it. A matrix is stored rows x cols as in the checkpoint: [out, in] for a Linear,
+// [in, out] for gpt2's Conv1D. Source of names and order: transformers, models/*/modeling_*.py.
+//
+// Parameters of a dense SwiGLU layer: 2 h a p (q, o) + 2 h g p (k, v) + 3 h f + 2 h (norms), plus biases
+// a p + 2 g p (qwen2) or norms 2 p (qwen3). GELU: 2 h f and biases. Model: L layers + V h (embedding)
+// + V h (head, unless tied) + final norm + positions h.
+// Left out: buffers (gpt2's masks, rotary frequencies), which are not trained.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "sim/model/shape.h"
+
+namespace offsim::model {
+
+enum class Group : std::uint8_t { kEmbedding, kLayer, kFinal, kHead };
+
+struct Tensor {
+  std::string name;  // "model.layers.0.self_attn.q_proj.weight"
+  std::int64_t rows = 0;
+  std::int64_t cols = 1;  // 1 for a vector
+  Group group = Group::kLayer;
+  std::int64_t layer = -1;  // which layer, -1 outside the layers
+  bool is_matrix = false;
+
+  std::int64_t numel() const { return rows * cols; }
+};
+
+// The tensors of one layer. All layers are alike but for the index in their names.
+// Requires: 0 <= layer < shape.layers.
+std::vector<Tensor> layer_tensors(const Shape& shape, std::int64_t layer = 0);
+// What is outside the layers: embedding, final norm, head.
+std::vector<Tensor> outer_tensors(const Shape& shape);
+// The whole inventory in order: some thousand entries for a large model, so prefer the two above in loops.
+std::vector<Tensor> all_tensors(const Shape& shape);
+
+std::int64_t layer_parameters(const Shape& shape);      // of one layer
+std::int64_t embedding_parameters(const Shape& shape);  // token table and gpt2's positions
+std::int64_t final_norm_parameters(const Shape& shape);
+std::int64_t head_parameters(const Shape& shape);  // 0 when tied
+std::int64_t parameters(const Shape& shape);       // all of them, each counted once
+// The largest tensor, the first of them when several are alike.
+Tensor largest_tensor(const Shape& shape);
+
+}  // namespace offsim::model
