@@ -30,11 +30,11 @@ struct Node {
   enum class Kind : std::uint8_t { kNull, kScalar, kList, kMap };
   Kind kind = Kind::kNull;
   Place place;
-  std::string scalar;                  // kScalar
+  std::string scalar{};                // kScalar
   bool quoted = false;                 // kScalar: "5" and 5 differ where a string is not a number
-  std::vector<Node> items;             // kList; kMap: the values, in file order
-  std::vector<std::string> keys;       // kMap
-  std::vector<Place> key_places;       // kMap
+  std::vector<Node> items{};           // kList; kMap: the values, in file order
+  std::vector<std::string> keys{};     // kMap
+  std::vector<Place> key_places{};     // kMap
 
   const Node* find(std::string_view key) const;   // kMap; nullptr when absent
 };
@@ -94,6 +94,7 @@ class View {
   void finish(const std::vector<std::string>& also_known) const;
 
  private:
+  std::string name_of(std::string_view key) const;  // with the path
   std::string note(std::string_view key, const std::string& value, const Place& place);
 
   const Node* node_;

@@ -23,9 +23,9 @@ double parse_fraction(std::string_view text, const Place& place);               
 double parse_number(std::string_view text, const Place& place);                      // a bare finite number, "0.85"
 double parse_count(std::string_view text, const Place& place);                       // "10M", "1.5B", "500k", "96": a bare count
 
-// Text for people: three significant digits or so, the unit that reads best.
+// Text for people: three significant digits, the unit that reads best.
 std::string show(Bytes b);            // "41.2 GiB"
-std::string show(Seconds t);          // "21.4 s", "3.2 ms", "12 us"
+std::string show(Seconds t);          // "21.4 s", "3.20 ms", "12.0 us"
 std::string show(BytesPerSecond r);   // "55.0 GB/s"
 std::string show(FlopsPerSecond r);   // "285 TFLOPS"
 std::string show(Usd u);              // "$0.0148"

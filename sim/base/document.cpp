@@ -1,0 +1,380 @@
+// From text to a tree of Nodes. Both syntaxes drive one TreeBuilder, which keeps the bounds and refuses repeated keys.
+#include <fmt/format.h>
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/parser.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <sstream>
+#include <utility>
+
+#include "sim/base/config.h"
+
+namespace offsim {
+
+namespace {
+
+class TreeBuilder {
+ public:
+  void begin(Node::Kind kind, const Place& place) {
+    expect_value(place, kind == Node::Kind::kMap ? "a map" : "a list");
+    if (open_.size() == kDeepest) {
+      throw InputError(place, fmt::format("nested more than {} levels deep", kDeepest));
+    }
+    open_.push_back({.kind = kind, .place = place});
+    count(place);
+  }
+
+  void end() {
+    Node done = std::move(open_.back());
+    open_.pop_back();
+    refuse_repeated_keys(done);
+    add(std::move(done));
+  }
+
+  void scalar(const Place& place, std::string text, bool quoted) {
+    if (wants_key()) {
+      open_.back().keys.push_back(std::move(text));
+      open_.back().key_places.push_back(place);
+      return;
+    }
+    count(place);
+    add({.kind = Node::Kind::kScalar, .place = place, .scalar = std::move(text), .quoted = quoted});
+  }
+
+  void null(const Place& place) {
+    expect_value(place, "empty");
+    count(place);
+    // yaml-cpp puts a value that is not there at the token after it, often lines below: the key's place is better.
+    const bool in_map = !open_.empty() && open_.back().kind == Node::Kind::kMap;
+    add({.kind = Node::Kind::kNull, .place = in_map ? open_.back().key_places.back() : place});
+  }
+
+  Node take() { return std::move(root_); }
+
+ private:
+  bool wants_key() const {
+    return !open_.empty() && open_.back().kind == Node::Kind::kMap &&
+           open_.back().keys.size() == open_.back().items.size();
+  }
+
+  void expect_value(const Place& place, std::string_view got) const {
+    if (wants_key()) {
+      throw InputError(place, fmt::format("this key is {}", got), "expected text");
+    }
+  }
+
+  void count(const Place& place) {
+    if (++nodes_ > kMostNodes) {
+      throw InputError(place, fmt::format("more than {} values in one file", kMostNodes));
+    }
+  }
+
+  void add(Node node) {
+    if (open_.empty()) {
+      root_ = std::move(node);
+    } else {
+      open_.back().items.push_back(std::move(node));
+    }
+  }
+
+  static void refuse_repeated_keys(const Node& map) {
+    std::vector<std::size_t> order(map.keys.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, {}, [&](std::size_t i) -> const std::string& { return map.keys[i]; });
+    const auto twice = std::ranges::adjacent_find(
+        order, {}, [&](std::size_t i) -> const std::string& { return map.keys[i]; });
+    if (twice != order.end()) {
+      const Place& first = map.key_places[*twice];
+      throw InputError(map.key_places[*std::next(twice)],
+                       fmt::format("key '{}' is given twice", map.keys[*twice]),
+                       fmt::format("the first is at line {}, column {}", first.line, first.column));
+    }
+  }
+
+  Node root_;
+  std::vector<Node> open_;  // the containers that have begun and not ended, outermost first
+  std::size_t nodes_ = 0;
+};
+
+// ---- YAML
+
+class YamlEvents : public YAML::EventHandler {
+ public:
+  YamlEvents(const std::string& file, TreeBuilder& tree) : file_(file), tree_(tree) {}
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++documents_ > 1) {
+      throw InputError(at(mark), "a second document begins here", "expected one document in a file");
+    }
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    refuse_anchor(mark, anchor);
+    tree_.null(at(mark));
+  }
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
+    throw InputError(at(mark), "aliases (*name) are not accepted", "expected the value written out");
+  }
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& value) override {
+    refuse_anchor(mark, anchor);
+    refuse_tag(mark, tag);
+    tree_.scalar(at(mark), value, tag == "!");
+  }
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value) override {
+    refuse_anchor(mark, anchor);
+    refuse_tag(mark, tag);
+    tree_.begin(Node::Kind::kList, at(mark));
+  }
+  void OnSequenceEnd() override { tree_.end(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value) override {
+    refuse_anchor(mark, anchor);
+    refuse_tag(mark, tag);
+    tree_.begin(Node::Kind::kMap, at(mark));
+  }
+  void OnMapEnd() override { tree_.end(); }
+
+  Place at(const YAML::Mark& mark) const {
+    return mark.is_null() ? Place{file_} : Place{file_, mark.line + 1, mark.column + 1};
+  }
+
+ private:
+  void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) const {
+    if (anchor != YAML::NullAnchor) {
+      throw InputError(at(mark), "anchors (&name) are not accepted", "expected the value written out");
+    }
+  }
+  // yaml-cpp's own marks: "?" for plain nodes, "!" for quoted text, "" for nothing.
+  void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
+    if (tag != "?" && tag != "!" && !tag.empty()) {
+      throw InputError(at(mark), fmt::format("tags ({}) are not accepted", tag), "expected a plain value");
+    }
+  }
+
+  const std::string& file_;
+  TreeBuilder& tree_;
+  int documents_ = 0;
+};
+
+Node parse_yaml(const std::string& text, const std::string& file) {
+  TreeBuilder tree;
+  YamlEvents events(file, tree);
+  try {
+    std::istringstream in(text);
+    YAML::Parser parser(in);
+    if (!parser.HandleNextDocument(events)) {
+      throw InputError({file}, "nothing is in this file", "expected a map of keys and values");
+    }
+    while (parser.HandleNextDocument(events)) {
+    }
+  } catch (const YAML::Exception& error) {
+    throw InputError(events.at(error.mark), fmt::format("not YAML: {}", error.msg));
+  }
+  return tree.take();
+}
+
+// ---- JSON
+
+// Takes every event and keeps none: nlohmann's parser is used as a strict check that says where it stopped.
+struct JsonCheck : nlohmann::json_sax<nlohmann::json> {
+  std::size_t stopped = 0;  // bytes read up to the error
+  std::string wrong;
+
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool start_object(std::size_t) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool end_object() override { return true; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::json::exception& error) override {
+    stopped = position;
+    // "[json.exception...] parse error at line 1, column 2: syntax error while ...": ours has the place already.
+    wrong = error.what();
+    const std::size_t detail = wrong.find("syntax error");
+    wrong = wrong.substr(detail != std::string::npos ? detail : wrong.find("] ") + 2);
+    return false;
+  }
+};
+
+// One-based line and column of offsets that only grow.
+class LineCounter {
+ public:
+  LineCounter(const std::string& text, const std::string& file) : text_(text), place_{file, 1, 1} {}
+  const Place& at(std::size_t offset) {
+    for (; at_ < offset && at_ < text_.size(); ++at_) {
+      if (text_[at_] == '\n') {
+        ++place_.line;
+        place_.column = 0;
+      }
+      ++place_.column;
+    }
+    return place_;
+  }
+
+ private:
+  const std::string& text_;
+  Place place_;
+  std::size_t at_ = 0;
+};
+
+// Requires: `text` is valid JSON, so that tokens can be taken one by one without a grammar.
+Node read_valid_json(const std::string& text, const std::string& file) {
+  TreeBuilder tree;
+  LineCounter lines(text, file);
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const std::size_t first = at;
+    switch (text[at]) {
+      case ' ': case '\t': case '\n': case ',': case ':':
+        break;
+      case '{':
+        tree.begin(Node::Kind::kMap, lines.at(first));
+        break;
+      case '[':
+        tree.begin(Node::Kind::kList, lines.at(first));
+        break;
+      case '}': case ']':
+        tree.end();
+        break;
+      case '"': {
+        bool escapes = false;
+        for (++at; text[at] != '"'; ++at) {
+          if (text[at] == '\\') {
+            escapes = true;
+            ++at;
+          }
+        }
+        const std::string token = text.substr(first, at + 1 - first);
+        tree.scalar(lines.at(first),
+                    escapes ? nlohmann::json::parse(token).get<std::string>()
+                            : token.substr(1, token.size() - 2),
+                    true);
+        break;
+      }
+      default: {
+        at = std::min(text.find_first_of(" \t\n,]}", first), text.size()) - 1;
+        std::string token = text.substr(first, at + 1 - first);
+        if (token == "null") {
+          tree.null(lines.at(first));
+        } else {
+          tree.scalar(lines.at(first), std::move(token), false);
+        }
+      }
+    }
+  }
+  return tree.take();
+}
+
+Node parse_json(const std::string& text, const std::string& file) {
+  if (text.find_first_not_of(" \t\n") == std::string::npos) {
+    throw InputError({file}, "nothing is in this file", "expected a map of keys and values");
+  }
+  JsonCheck check;
+  if (!nlohmann::json::sax_parse(text, &check)) {
+    const std::size_t last_read = check.stopped == 0 ? 0 : check.stopped - 1;
+    throw InputError(LineCounter(text, file).at(last_read), fmt::format("not JSON: {}", check.wrong));
+  }
+  return read_valid_json(text, file);
+}
+
+// ---- text
+
+// The bytes of the UTF-8 character that begins at `at`, or 0 when what is there is not UTF-8.
+std::size_t utf8_length(const std::string& text, std::size_t at) {
+  const auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  };
+  const unsigned lead = byte(at);
+  const std::size_t length = lead < 0x80 ? 1 : lead >= 0xc2 && lead < 0xe0 ? 2 : (lead & 0xf0U) == 0xe0 ? 3
+                             : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(at + i) & 0xc0U) != 0x80) {
+      return 0;
+    }
+  }
+  // Overlong forms, surrogates, and characters above U+10FFFF.
+  const unsigned second = byte(at + 1);
+  const bool bad = (lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) ||
+                   (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second >= 0x90);
+  return length > 1 && bad ? 0 : length;
+}
+
+// Refuses what is not text, so that both parsers see UTF-8 with plain line ends and no byte order mark.
+std::string plain_text(const std::string& text, const std::string& file) {
+  std::string out;
+  out.reserve(text.size());
+  for (std::size_t at = text.starts_with("\xef\xbb\xbf") ? 3 : 0; at < text.size();) {
+    const std::size_t length = utf8_length(text, at);
+    const auto byte = static_cast<unsigned char>(text[at]);
+    const bool line_end = byte == '\r' && at + 1 < text.size() && text[at + 1] == '\n';
+    const bool control = (byte < 0x20 && byte != '\n' && byte != '\t' && !line_end) || byte == 0x7f;
+    if (length == 0 || control) {
+      throw InputError(LineCounter(text, file).at(at), fmt::format("byte 0x{:02x} is not text", byte),
+                       "expected UTF-8");
+    }
+    if (!line_end) {
+      out.append(text, at, length);
+    }
+    at += length;
+  }
+  return out;
+}
+
+}  // namespace
+
+const Node* Node::find(std::string_view key) const {
+  const auto found = std::ranges::find(keys, key);
+  return found == keys.end() ? nullptr : &items[static_cast<std::size_t>(found - keys.begin())];
+}
+
+std::string read_file(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) {
+    throw InputError({path}, "no such file", error && status.type() == fs::file_type::none ? error.message() : "");
+  }
+  if (!fs::is_regular_file(status)) {
+    throw InputError({path}, fs::is_directory(status) ? "this is a folder" : "this is a device or a pipe",
+                     "expected a file");
+  }
+  const std::uintmax_t size = fs::file_size(path, error);
+  if (error) {
+    throw InputError({path}, "cannot be read", error.message());
+  }
+  if (size > static_cast<std::uintmax_t>(kLargestFile)) {
+    throw InputError({path}, fmt::format("{} bytes are too many", size),
+                     fmt::format("expected at most {} MiB", kLargestFile / kMiB));
+  }
+  std::string text(static_cast<std::size_t>(size), '\0');
+  std::ifstream in(path, std::ios::binary);
+  if (!in || (size > 0 && !in.read(text.data(), static_cast<std::streamsize>(size)))) {
+    throw InputError({path}, "cannot be read", "expected a file that this user may read");
+  }
+  return text;
+}
+
+Node parse_document(const std::string& text, const std::string& file, Syntax syntax) {
+  const std::string plain = plain_text(text, file);
+  return syntax == Syntax::kJson ? parse_json(plain, file) : parse_yaml(plain, file);
+}
+
+Node load_document(const std::string& path) {
+  return parse_document(read_file(path), path, path.ends_with(".json") ? Syntax::kJson : Syntax::kYaml);
+}
+
+}  // namespace offsim
