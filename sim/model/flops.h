@@ -4,15 +4,17 @@
 //   q, o projections      4 T h a p
 //   k, v projections      4 T h g p
 //   MLP                   6 T h f gated, 4 T h f otherwise
-//   attention, full       4 T S a p      (scores and weighted sum, the whole square)
-//   attention, causal     2 T S a p      (the lower triangle; kernels also compute the rest of diagonal tiles)
-//   attention, window w   4 B a p w (S - w/2) with w = min(window, S): causal at w = S, 4 T w a p for w << S
+//   attention, full       4 T S a p     (scores and weighted sum, the whole square)
+//   attention, causal     2 T S a p     (the lower triangle, without the rest of diagonal tiles)
+//   attention, window w   4 B a p w (S - w/2) with w at most S: the triangle at w = S
 //   head                  2 T h V
-// Norms, rotary, softmax, activations, biases and the embedding lookup are bandwidth: they count as 0 here.
+// Norms, rotary, softmax, activations, biases and the embedding lookup are bandwidth: 0 here.
 // The backward of a matrix product is 2 x forward (dX and dW).
-// Executed operations (recomputed layers, flash attention's backward) are counted by whoever records a step;
-// the constants for that are here. Sources: Korthikanti et al. 2022 (arXiv 2205.05198), Chowdhery et al. 2022
-// (PaLM, arXiv 2204.02311, appendix B), Narayanan et al. 2021 (arXiv 2104.04473), Dao 2023 (arXiv 2307.08691).
+// What is executed beyond that (recomputed layers, flash attention's backward) is counted by
+// whoever records a step; the constants for it are here.
+//
+// Sources: Korthikanti et al. 2022 (arXiv 2205.05198); Chowdhery et al. 2022 (PaLM, 2204.02311,
+// appendix B); Narayanan et al. 2021 (2104.04473); Dao 2023 (FlashAttention-2, 2307.08691).
 #pragma once
 
 #include <cstdint>
@@ -32,26 +34,26 @@ struct Batch {
 
 enum class Mask : std::uint8_t { kCausal, kFull };
 
-inline constexpr double kBackwardOfGemm = 2.0;
-inline constexpr double kBackwardOfAttention = 2.0;       // as every convention counts it
-inline constexpr double kBackwardOfFlashAttention = 2.5;  // as executed: 5 products against 2, scores again
+inline constexpr double kBackwardOfGemm = 2.0;            // and of attention, as conventions count
+inline constexpr double kBackwardOfFlashAttention = 2.5;  // as executed: 5 products for 2
 
-// Forward operations of one layer's matrices (q, k, v, o and MLP), of one layer's attention, of the head.
-Flops layer_linear_forward(const Shape& shape, std::int64_t tokens);
-Flops layer_attention_forward(const Shape& shape, Batch batch, Mask mask = Mask::kCausal);
-Flops head_forward(const Shape& shape, std::int64_t tokens);
-// All layers and the head.
-Flops forward(const Shape& shape, Batch batch, Mask mask = Mask::kCausal);
+// Forward: one layer's matrices (q, k, v, o, MLP), one layer's attention, the head.
+Flops layer_linear_flops(const Shape& shape, std::int64_t tokens);
+Flops layer_attention_flops(const Shape& shape, Batch batch, Mask mask = Mask::kCausal);
+Flops head_flops(const Shape& shape, std::int64_t tokens);
+// Forward of all layers and the head.
+Flops forward_flops(const Shape& shape, Batch batch, Mask mask = Mask::kCausal);
 
-// What published TFLOPS count for one micro-batch of forward and backward. They differ by up to a half: compare
-// like with like.
-//   model_flops      3 x forward, causal attention halved: "model FLOPs"
-//   six_nd           6 N T with N all parameters: no attention, but the embedding counts (MegaTrain's script)
+// What published TFLOPS count for one micro-batch of forward and backward. They differ by up to a
+// half, so compare like with like.
+//   model_flops      3 x forward with causal attention: "model FLOPs"
+//   six_nd           6 N T, N all parameters: no attention, but the embedding (MegaTrain's script)
 //   palm_flops       T (6 N + 12 L a p S): attention of the whole square (PaLM's MFU)
-//   megatron_flops   Megatron-LM's num_floating_point_operations, 3 x [L (4 T h r (h + h g/a + S/2)
-//                    + 4 T h f (x 3/2 if gated)) + 2 T h V] with r = a p / h: model_flops when there is no window
-//   narayanan_flops  96 T L h^2 (1 + S/(6h) + V/(16 L h)): assumes 12 h^2 a layer and includes one recomputation,
-//                    so about 4/3 of model FLOPs (ZeRO-Offload and ZeRO-Infinity report in this way)
+//   megatron_flops   3 x [L (4 T h r (h + h g/a + S/2) + MLP) + 2 T h V], r = a p / h, MLP 4 T h f,
+//                    x 3/2 if gated (Megatron-LM's num_floating_point_operations): the same number
+//                    as model_flops when there is no window
+//   narayanan_flops  96 T L h^2 (1 + S/(6h) + V/(16 L h)): assumes 12 h^2 parameters a layer and
+//                    includes one recomputation, so about 4/3 of model FLOPs
 Flops model_flops(const Shape& shape, Batch batch);
 Flops six_nd(const Shape& shape, Batch batch);
 Flops palm_flops(const Shape& shape, Batch batch);

@@ -1,16 +1,17 @@
 // The shape of a decoder-only transformer, read from a Hugging Face config.json.
 //
-// Everything that parameters, FLOPs and bytes depend on, and nothing else: no precision (that is the
-// workload's), no rotary scaling, no generation settings. All layers of a Shape are alike.
+// Everything that parameters, FLOPs and bytes depend on, and nothing else: no precision (that is
+// the workload's), no rotary scaling, no generation settings. All layers of a Shape are alike.
 // Symbols in formulas: L layers, h hidden, a heads, g kv_heads, p head_dim, f ffn, V vocabulary.
 //
 // Five architectures, as transformers implements them:
-//   llama, mistral   RMS norms, gated MLP (SwiGLU), no biases (llama: attention_bias and mlp_bias add them)
+//   llama, mistral   RMS norms, gated MLP (SwiGLU), no biases unless the file asks for them (llama)
 //   qwen2            the same with biases on q, k, v, which no field of its file announces
 //   qwen3            the same with norms over each head of q and k, no biases
 //   gpt2             layer norms with bias, GELU, biases everywhere, learned positions, tied head
-// Left out, and refused by name: mixtures of experts, encoders, vision towers, quantised checkpoints, heads
-// other than a language model's, files whose layers differ (a sliding window in some layers only).
+// Left out, and refused by name: mixtures of experts, encoders, vision towers, quantised
+// checkpoints, heads other than a language model's, files whose layers differ (a window in some of
+// them only).
 #pragma once
 
 #include <cstdint>
@@ -28,17 +29,17 @@ enum class Norm : std::uint8_t { kRms, kLayer };  // a layer norm has a bias, an
 std::string_view to_string(Architecture architecture);  // "gpt2", as model_type spells it
 
 struct Shape {
-  std::string name;  // for people: the file's name without .json, or its folder's when it is config.json
+  std::string name;  // the file's name without .json, or its folder's when that is config.json
   Architecture architecture = Architecture::kLlama;
-  std::int64_t layers = 0;        // L
-  std::int64_t hidden = 0;        // h
-  std::int64_t heads = 0;         // a
-  std::int64_t kv_heads = 0;      // g, divides a
-  std::int64_t head_dim = 0;      // p; a p need not be h (qwen3)
-  std::int64_t ffn = 0;           // f, the width between the MLP's matrices
-  std::int64_t vocabulary = 0;    // V, rows of the embedding
-  std::int64_t positions = 0;     // rows of the learned position table (gpt2), 0 with rotary positions
-  std::int64_t max_sequence = 0;  // the longest sequence the file declares
+  std::int64_t layers = 0;             // L
+  std::int64_t hidden = 0;             // h
+  std::int64_t heads = 0;              // a
+  std::int64_t kv_heads = 0;           // g, divides a
+  std::int64_t head_dim = 0;           // p; a p need not be h (qwen3)
+  std::int64_t ffn = 0;                // f, the width between the MLP's matrices
+  std::int64_t vocabulary = 0;         // V, rows of the embedding
+  std::int64_t positions = 0;          // rows of the learned position table (gpt2); 0: rotary
+  std::int64_t max_sequence = 0;       // the longest sequence the file declares
   std::optional<std::int64_t> window;  // sliding attention window of every layer, in tokens
   Norm norm = Norm::kRms;
   bool tied = false;         // the head is the embedding matrix: one tensor, used twice
@@ -53,16 +54,18 @@ struct Shape {
   std::int64_t kv_width() const { return kv_heads * head_dim; }  // g p
 };
 
-// Reads a config.json. Throws InputError with the place of what is wrong: a missing, negative or absurd
-// number, a wrong type, heads that kv_heads does not divide, hidden that heads does not divide while head_dim
-// is absent, more than 10^15 parameters, no model_type, another architecture, anything listed above as left
-// out, and formats that are not Hugging Face's (params.json of Llama, Megatron or NeMo YAML, adapters).
+// Reads a config.json. Throws InputError with the place of what is wrong: a missing, negative or
+// absurd number, a wrong type, heads that kv_heads does not divide, hidden that heads does not
+// divide while head_dim is absent, more than 10^15 parameters, no model_type, another architecture,
+// anything listed above as left out, and formats that are not Hugging Face's (params.json of Llama,
+// Megatron or NeMo YAML, adapters).
 //
-// Unknown keys are allowed here, and only here: the file is not ours, and a harmless one carries dozens of
-// tokenizer and generation settings that differ by release. A key is still refused when it looks like a slip
-// of a key that matters and is absent ("tie_word_embedding"), because that one would change the answer.
-// An absent key has the value of transformers' configuration class where the class derives it (kv heads of
-// llama, head_dim, n_inner, tie_word_embeddings); sizes are never guessed.
+// Unknown keys are allowed here, and only here: the file is not ours, and it carries dozens of
+// tokenizer and generation settings that differ by release. A key is still refused when it looks
+// like a slip of a key that matters and is absent ("tie_word_embedding"), because that one would
+// change the answer. An absent key has the value that transformers derives (kv heads of llama,
+// head_dim, n_inner) or its configuration class states (tie_word_embeddings, biases); sizes are
+// never guessed.
 Shape read_config(const std::string& path);
 Shape read_config(const Node& document, const std::string& name);
 

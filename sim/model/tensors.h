@@ -1,13 +1,14 @@
 // The parameters of a model, tensor by tensor, in the order PyTorch registers them in transformers.
 //
-// Order: embedding (token table, then gpt2's position table), layers, final norm, head. A tied head is not
-// listed: it is the embedding. The order is what named_parameters() yields; systems that bucket, pin or fetch
-// tensor by tensor depend on it. A matrix is stored rows x cols as in the checkpoint: [out, in] for a Linear,
-// [in, out] for gpt2's Conv1D. Source of names and order: transformers, models/*/modeling_*.py.
+// Order: embedding (token table, then gpt2's position table), layers, final norm, head. A tied head
+// is not listed: it is the embedding. This is the order of named_parameters(), on which systems
+// that bucket, pin or fetch tensor by tensor depend. A matrix is stored rows x cols as in the
+// checkpoint: [out, in] for a Linear, [in, out] for gpt2's Conv1D. Source of names and order:
+// transformers, src/transformers/models/*/modeling_*.py.
 //
-// Parameters of a dense SwiGLU layer: 2 h a p (q, o) + 2 h g p (k, v) + 3 h f + 2 h (norms), plus biases
-// a p + 2 g p (qwen2) or norms 2 p (qwen3). GELU: 2 h f and biases. Model: L layers + V h (embedding)
-// + V h (head, unless tied) + final norm + positions h.
+// Parameters of a dense SwiGLU layer: 2 h a p (q, o) + 2 h g p (k, v) + 3 h f + 2 h (norms), plus
+// biases a p + 2 g p (qwen2) or norms 2 p (qwen3). GELU: 2 h f and biases. Model: L layers + V h
+// (embedding) + V h (head, unless tied) + final norm + positions h.
 // Left out: buffers (gpt2's masks, rotary frequencies), which are not trained.
 #pragma once
 
@@ -37,7 +38,8 @@ struct Tensor {
 std::vector<Tensor> layer_tensors(const Shape& shape, std::int64_t layer = 0);
 // What is outside the layers: embedding, final norm, head.
 std::vector<Tensor> outer_tensors(const Shape& shape);
-// The whole inventory in order: some thousand entries for a large model, so prefer the two above in loops.
+// The whole inventory in order: about a thousand entries for 80 layers, so loops prefer the two
+// above.
 std::vector<Tensor> all_tensors(const Shape& shape);
 
 std::int64_t layer_parameters(const Shape& shape);      // of one layer

@@ -1,0 +1,313 @@
+#include "sim/model/shape.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <vector>
+
+#include "sim/model/tensors.h"
+
+namespace offsim::model {
+
+namespace {
+
+constexpr std::int64_t kMostLayers = 100'000;
+constexpr std::int64_t kWidest = 1'000'000;
+constexpr std::int64_t kMostHeads = 100'000;
+constexpr std::int64_t kWidestFfn = 10'000'000;
+constexpr std::int64_t kMostTokens = 100'000'000;  // vocabulary
+constexpr std::int64_t kLongest = 1'000'000'000;   // positions, windows
+constexpr double kMostParameters = 1e15;           // keeps every count of bytes far inside int64
+
+constexpr std::string_view kSupported = "gpt2, llama, mistral, qwen2, qwen3";
+
+struct Named {
+  std::string_view name;
+  Architecture architecture;
+};
+constexpr std::array kArchitectures = {
+    Named{"gpt2", Architecture::kGpt2},       Named{"llama", Architecture::kLlama},
+    Named{"mistral", Architecture::kMistral}, Named{"qwen2", Architecture::kQwen2},
+    Named{"qwen3", Architecture::kQwen3},
+};
+
+// Files that people hand over in place of a config.json, each known by one or two of its keys.
+struct OtherFormat {
+  std::string_view key;
+  std::string_view with;  // a second key, or empty
+  std::string_view what;
+};
+constexpr std::array kOtherFormats = {
+    OtherFormat{"dim", "n_layers", "params.json of the original Llama release"},
+    OtherFormat{"peft_type", "", "the configuration of an adapter, without its base model"},
+    OtherFormat{"base_model_name_or_path", "",
+                "the configuration of an adapter, without its base model"},
+    OtherFormat{"_class_name", "", "the configuration of a diffusion model"},
+    OtherFormat{"zero_optimization", "", "a DeepSpeed configuration"},
+    OtherFormat{"trainer", "model", "a NeMo configuration"},
+    OtherFormat{"tensor_model_parallel_size", "", "a Megatron configuration"},
+    OtherFormat{"num_layers", "ffn_hidden_size", "a Megatron configuration"},
+    OtherFormat{"language_model", "model_parallel", "a Megatron configuration"},
+};
+
+bool present(View& config, std::string_view key) {
+  const Node* node = config.get(key);
+  return node != nullptr && node->kind != Node::Kind::kNull;
+}
+
+bool flag(View& config, std::string_view key, bool fallback) {
+  return present(config, key) ? config.boolean(key) : fallback;
+}
+
+Architecture read_architecture(View& config) {
+  if (!present(config, "model_type")) {
+    for (const OtherFormat& format : kOtherFormats) {
+      if (config.has(format.key) && (format.with.empty() || config.has(format.with))) {
+        throw InputError(config.place(), fmt::format("this is {}", format.what),
+                         "a Hugging Face config.json with a model_type");
+      }
+    }
+    throw InputError(config.place(), "model_type is missing", fmt::format("one of {}", kSupported));
+  }
+  const std::string type = config.text("model_type");
+  for (const Named& known : kArchitectures) {
+    if (known.name == type) {
+      return known.architecture;
+    }
+  }
+  throw InputError(config.place_of("model_type"),
+                   fmt::format("architecture '{}' is not supported yet", type),
+                   fmt::format("supported: {}", kSupported));
+}
+
+// A supported model_type does not make a supported model: these keys announce another computation.
+void refuse_other_models(View& config) {
+  if (present(config, "quantization_config")) {
+    throw InputError(config.place_of("quantization_config"),
+                     "a quantised checkpoint is not supported: only adapters on it can be trained",
+                     "the config.json of the unquantised model");
+  }
+  for (const char* key : {"text_config", "vision_config"}) {
+    if (present(config, key)) {
+      throw InputError(config.place_of(key), fmt::format("{} announces a multimodal model", key),
+                       "a language model alone");
+    }
+  }
+  for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {
+    if (present(config, key) && config.integer(key, 0, kMostHeads) > 0) {
+      throw InputError(config.place_of(key), fmt::format("{} announces a mixture of experts", key),
+                       "a dense model");
+    }
+  }
+  for (const char* key : {"is_encoder_decoder", "add_cross_attention"}) {
+    if (flag(config, key, false)) {
+      throw InputError(config.place_of(key), fmt::format("{} announces an encoder-decoder", key),
+                       "a decoder alone");
+    }
+  }
+  const Node* classes = config.get("architectures");
+  if (classes != nullptr && classes->kind == Node::Kind::kList) {
+    for (const Node& item : classes->items) {
+      const std::string& name = to_text(item, "architectures");
+      if (!name.ends_with("ForCausalLM") && !name.ends_with("LMHeadModel")) {
+        throw InputError(item.place, fmt::format("{} has no language-model head", name),
+                         "a class that ends in ForCausalLM or LMHeadModel");
+      }
+    }
+  }
+}
+
+// Unknown keys pass, except one that reads like a slip of a key that is not there.
+void refuse_slips(const View& config, const std::vector<std::string>& known) {
+  std::vector<std::string> absent;
+  std::ranges::copy_if(known, std::back_inserter(absent),
+                       [&](const std::string& key) { return !config.has(key); });
+  for (const std::string& key : config.keys()) {
+    const std::string meant = nearest(key, absent);
+    if (!meant.empty() && std::ranges::find(known, key) == known.end()) {
+      throw InputError(config.place_of(key), fmt::format("unknown key '{}'", key),
+                       fmt::format("did you mean '{}'?", meant));
+    }
+  }
+}
+
+struct Count {
+  const char* key;
+  std::int64_t value;
+};
+
+void refuse_remainder(const View& config, Count whole, Count part, const char* expected) {
+  if (whole.value % part.value != 0) {
+    throw InputError(
+        config.place_of(part.key),
+        fmt::format("{} {} does not divide {} {}", part.key, part.value, whole.key, whole.value),
+        expected);
+  }
+}
+
+void read_gpt2(View& config, Shape& shape) {
+  refuse_slips(config, {"n_embd", "n_layer", "n_head", "n_inner", "n_positions", "vocab_size",
+                        "tie_word_embeddings"});
+  shape.layers = config.integer("n_layer", 1, kMostLayers);
+  shape.hidden = config.integer("n_embd", 1, kWidest);
+  shape.heads = config.integer("n_head", 1, kMostHeads);
+  shape.kv_heads = shape.heads;
+  refuse_remainder(config, {"n_embd", shape.hidden}, {"n_head", shape.heads}, "a divisor of it");
+  shape.head_dim = shape.hidden / shape.heads;
+  shape.ffn =
+      present(config, "n_inner") ? config.integer("n_inner", 1, kWidestFfn) : 4 * shape.hidden;
+  shape.vocabulary = config.integer("vocab_size", 1, kMostTokens);
+  shape.positions = config.integer("n_positions", 1, kLongest);
+  shape.max_sequence = shape.positions;
+  shape.tied = flag(config, "tie_word_embeddings", true);
+  shape.norm = Norm::kLayer;
+  shape.gated_mlp = false;
+  shape.fused_qkv = shape.qkv_bias = shape.output_bias = shape.mlp_bias = true;
+}
+
+// The kind of all layers, where the file lists it layer by layer; empty where it does not.
+std::string layer_type(View& config) {
+  const Node* types = config.get("layer_types");
+  if (types == nullptr || types->kind != Node::Kind::kList || types->items.empty()) {
+    return "";
+  }
+  const std::string& first = to_text(types->items.front(), "layer_types");
+  for (const Node& item : types->items) {
+    const std::string& type = to_text(item, "layer_types");
+    if (type != "full_attention" && type != "sliding_attention") {
+      throw InputError(item.place, fmt::format("layer type '{}' is not supported", type),
+                       "full_attention or sliding_attention");
+    }
+    if (type != first) {
+      throw InputError(item.place, "some layers have a sliding window and some do not",
+                       "layers that are all alike");
+    }
+  }
+  return first;
+}
+
+// transformers: mistral slides in every layer, qwen2 and qwen3 from layer max_window_layers on (or
+// where layer_types says so) and only if use_sliding_window, llama never.
+std::optional<std::int64_t> read_window(View& config, const Shape& shape) {
+  const std::string type = layer_type(config);
+  const bool absent = config.has("sliding_window") && !present(config, "sliding_window");
+  if (absent || shape.architecture == Architecture::kLlama) {
+    return std::nullopt;
+  }
+  if (shape.architecture == Architecture::kMistral) {
+    return config.integer("sliding_window", 1, kLongest);
+  }
+  if (!flag(config, "use_sliding_window", false) || type == "full_attention") {
+    return std::nullopt;
+  }
+  if (type.empty()) {
+    const std::int64_t full = config.integer("max_window_layers", 0, kLongest);
+    if (full >= shape.layers) {
+      return std::nullopt;
+    }
+    if (full > 0) {
+      throw InputError(
+          config.place_of("max_window_layers"),
+          fmt::format("layers from {} on have a sliding window, the others have none", full),
+          fmt::format("layers that are all alike: 0, or at least {}", shape.layers));
+    }
+  }
+  return config.integer("sliding_window", 1, kLongest);
+}
+
+void read_biases(View& config, Shape& shape) {
+  switch (shape.architecture) {
+    case Architecture::kLlama:
+      shape.qkv_bias = shape.output_bias = flag(config, "attention_bias", false);
+      shape.mlp_bias = flag(config, "mlp_bias", false);
+      break;
+    case Architecture::kQwen3:
+      shape.qkv_bias = shape.output_bias = flag(config, "attention_bias", false);
+      break;
+    case Architecture::kQwen2:
+      shape.qkv_bias = true;
+      break;
+    default:
+      break;
+  }
+}
+
+void read_llama_like(View& config, Shape& shape) {
+  refuse_slips(config, {"num_hidden_layers", "hidden_size", "num_attention_heads",
+                        "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
+                        "max_position_embeddings", "tie_word_embeddings", "attention_bias",
+                        "mlp_bias", "sliding_window", "use_sliding_window", "max_window_layers"});
+  shape.layers = config.integer("num_hidden_layers", 1, kMostLayers);
+  shape.hidden = config.integer("hidden_size", 1, kWidest);
+  shape.heads = config.integer("num_attention_heads", 1, kMostHeads);
+  const bool as_heads =
+      !present(config, "num_key_value_heads") && shape.architecture == Architecture::kLlama;
+  shape.kv_heads = as_heads ? shape.heads : config.integer("num_key_value_heads", 1, kMostHeads);
+  refuse_remainder(config, {"num_attention_heads", shape.heads},
+                   {"num_key_value_heads", shape.kv_heads}, "a divisor of it");
+  if (present(config, "head_dim") || shape.architecture == Architecture::kQwen3) {
+    shape.head_dim = config.integer("head_dim", 1, kMostHeads);
+  } else {
+    refuse_remainder(config, {"hidden_size", shape.hidden}, {"num_attention_heads", shape.heads},
+                     "a divisor of it, or head_dim");
+    shape.head_dim = shape.hidden / shape.heads;
+  }
+  shape.ffn = config.integer("intermediate_size", 1, kWidestFfn);
+  shape.vocabulary = config.integer("vocab_size", 1, kMostTokens);
+  shape.max_sequence = config.integer("max_position_embeddings", 1, kLongest);
+  shape.tied = flag(config, "tie_word_embeddings", false);
+  shape.qk_norm = shape.architecture == Architecture::kQwen3;
+  read_biases(config, shape);
+  shape.window = read_window(config, shape);
+}
+
+// In floating point, because the exact sum could overflow for the sizes allowed one by one.
+void refuse_absurd_total(const Shape& shape, const Place& place) {
+  const double total =
+      static_cast<double>(layer_parameters(shape)) * static_cast<double>(shape.layers) +
+      static_cast<double>(embedding_parameters(shape) + head_parameters(shape));
+  if (total > kMostParameters) {
+    throw InputError(place, fmt::format("the model has {:.3g} parameters", total),
+                     fmt::format("at most {:g}", kMostParameters));
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(Architecture architecture) {
+  for (const Named& known : kArchitectures) {
+    if (known.architecture == architecture) {
+      return known.name;
+    }
+  }
+  SIM_ASSERT(false, "every architecture has a name");
+}
+
+Shape read_config(const Node& document, const std::string& name) {
+  if (document.kind != Node::Kind::kMap) {
+    throw InputError(document.place, "a model file must be a map", "a Hugging Face config.json");
+  }
+  View config(document, "");
+  Shape shape;
+  shape.name = name;
+  shape.architecture = read_architecture(config);
+  refuse_other_models(config);
+  if (shape.architecture == Architecture::kGpt2) {
+    read_gpt2(config, shape);
+  } else {
+    read_llama_like(config, shape);
+  }
+  refuse_absurd_total(shape, document.place);
+  return shape;
+}
+
+Shape read_config(const std::string& path) {
+  const std::filesystem::path file(path);
+  const std::filesystem::path named =
+      file.filename() == "config.json" && file.has_parent_path() ? file.parent_path() : file.stem();
+  return read_config(load_document(path), named.filename().string());
+}
+
+}  // namespace offsim::model
