@@ -1,11 +1,12 @@
-// A machine as figures: one system file of hardware/ with the accelerator, host and framework files that it names.
+// A machine as figures: one system file of hardware/ with the accelerator, host and framework files
+// that it names.
 //
-// Every figure says where it is from (measured, datasheet, published, assumed) and how far it may be off, so that a prediction can
-// say what it rests on. A figure without a spread of its own gets the default of its source: measured 3 %, datasheet 5 %,
-// published 10 %, assumed 25 %. Curves (log-linear in x, clamped at both ends) and tables count as one figure.
-// Rates are per second, sizes in bytes; what a file must hold is in hardware/README.md. Errors: InputError with the file's place for
-// a missing or unknown key, a malformed quantity, a figure without source or from, or a name that no file has (with the nearest).
-// Left out: caches, clocks and power over time (one sustained factor stands for them), NUMA inside a socket.
+// Every figure says where it is from and how far it may be off (figure.h), so that a prediction can
+// say what it rests on. Sizes are bytes, rates per second; what a file must hold is in
+// hardware/README.md. Errors: InputError with the file's place for a missing or unknown key, a
+// malformed quantity, a figure without source or from, or a name that no file has (with the
+// nearest). Left out: caches, clocks and power over time (one sustained factor stands for them),
+// NUMA inside a socket.
 #pragma once
 
 #include <cstdint>
@@ -18,149 +19,118 @@
 
 #include "sim/base/error.h"
 #include "sim/base/units.h"
-#include "sim/machine/gemm_model.h"
+#include "sim/machine/correction.h"
+#include "sim/machine/figure.h"
 #include "sim/machine/topology.h"
 
 namespace offsim::machine {
 
-enum class Source : std::uint8_t { kMeasured, kDatasheet, kPublished, kAssumed };
-
-std::string_view source_name(Source source);   // "measured" ...
-double default_spread(Source source);          // 0.03, 0.05, 0.10, 0.25
-
-struct Figure {
-  double value = 0;        // in the unit of its place: bytes, bytes a second, seconds, a fraction; of a curve its largest y
-  Source source = Source::kAssumed;
-  double spread = 0;       // 0.03: the truth is probably within 3 %
-  std::string name;        // "link.h2d"
-  std::string from;        // a file of hardware/measured/raw, an https address, or the reason of an assumption
-  Place place;
-};
-
-// A figure as its users read it: the value with its unit type, and which figure it is.
-template <class T>
-struct Known {
-  T value{};
+// A cost model with the figures that it rests on: measured points, or an efficiency.
+struct Efficiency {
+  Correction correction;
   FigureId figure = kNoFigure;
-};
-
-// y(x), linear in log x between the points and constant outside them. Requires: x positive and ascending.
-struct Curve {
-  std::vector<double> x;
-  std::vector<double> y;
-  FigureId figure = kNoFigure;
-
-  bool empty() const { return x.empty(); }
-  double at(double where) const;
-};
-
-struct AttentionPoint {
-  double batch = 0, heads = 0, sequence = 0, head_dim = 0;
-  double forward_s = 0, backward_s = 0;
 };
 
 struct Accelerator {
-  std::string name;      // "NVIDIA H200"
+  std::string name;  // "NVIDIA H200"
   std::string vendor;
   Known<Bytes> memory;                           // usable, as the driver reports it
   Known<BytesPerSecond> memory_bandwidth;        // peak
-  Known<FlopsPerSecond> bf16, fp16, tf32, fp32;  // dense peaks; where bf16 is absent it runs at the fp32 rate
+  Known<FlopsPerSecond> bf16, fp16, tf32, fp32;  // dense peaks; a type without units of its own
+                                                 // runs at the fp32 rate (bf16 on a V100)
   int multiprocessors = 0;
-  bool unified = false;                          // CPU and GPU share one pool of memory: no link, no copies
-  Known<double> gemm, attention_forward, attention_backward, elementwise;   // efficiency: share of a peak
-  Known<double> sustained;                       // long runs are power-limited: time of a dense kernel, 1.047 times
-  Known<Seconds> kernel_floor;                   // shortest kernel
-  std::vector<GemmPoint> gemm_points;            // bf16
-  GemmModel gemm_model;                          // fitted at load to gemm_points, or the formula alone
-  std::vector<AttentionPoint> attention_points;  // causal, bf16
-  FigureId attention_figure = kNoFigure;
-  Curve elementwise_rate;                        // bytes moved a second by bytes moved
-  std::optional<Known<ElementsPerSecond>> adam_f32, adam_bf16;   // fused Adam on the GPU; else by bytes moved
+  bool unified = false;     // CPU and GPU share one pool of memory: no link, no copies
+  Known<double> sustained;  // dense kernels in a long run take so many times longer: power
+  Known<Seconds> kernel_floor;  // shortest kernel
+  Efficiency gemm, attention_forward, attention_backward;
+  Curve elementwise;  // bytes a second by bytes moved
+  std::optional<Known<ElementsPerSecond>> adam_f32, adam_bf16;  // fused, on the GPU
 };
-
-enum class Simd : std::uint8_t { kNone, kAvx2, kAvx512 };
 
 struct Host {
   std::string name;
-  Known<Bytes> memory;                   // what the operating system reports in all
+  Known<Bytes> memory;  // what the operating system reports in all
   int cores = 0;
-  Simd simd = Simd::kNone;               // DeepSpeed's Adam has vector code for AVX2 and AVX-512 only
+  bool avx = false;                      // AVX2 or AVX-512: DeepSpeed's Adam is scalar without
   Known<BytesPerSecond> dram;            // what all users of memory share, reads plus writes
   Known<BytesPerSecond> core_bandwidth;  // what one core can move
-  Known<ElementsPerSecond> core_rate;    // Adam elements one core updates with vector code
-  Known<ElementsPerSecond> scalar_rate;  // the same without
-  Known<double> dma_weight;              // a DMA byte's weight in the sharing of `dram`, against 1 for a CPU kernel's byte
-  Curve fresh_pages;                     // bytes a second by threads: faulting pages in, on top of the writing
-  Known<BytesPerSecond> page_release;    // munmap
-  Known<BytesPerSecond> pinned_alloc;    // cudaHostAlloc: faulting and pinning
-  std::map<std::string, Curve, std::less<>> kernel_rate;      // by kernel name: elements a second by elements, all cores
-  std::map<std::string, Curve, std::less<>> kernel_threads;   // by kernel name ("adam", "stream"): relative speed by threads
+  Known<double> core_speed;              // of one core, against 1 for the framework file's rates
+  Known<double> dma_weight;  // of a DMA byte in the sharing of dram, against 1 for a kernel's byte
+  Curve fresh_pages;         // bytes a second by threads: faulting pages in, beside writing them
+  Known<BytesPerSecond> page_release;  // munmap
+  Known<BytesPerSecond> pinned_alloc;  // cudaHostAlloc: faulting and pinning
+  std::map<std::string, Curve, std::less<>> kernels;  // measured: elements a second by elements,
+                                                      // on all cores
+  std::map<std::string, Curve, std::less<>> threads;  // "adam", "stream": speed by threads, any
+                                                      // unit
 };
 
 // One GPU's link to the host. Unified machines have none.
 struct Link {
   std::string name;
-  Known<BytesPerSecond> h2d, d2h;        // pinned, large, one direction alone
-  Known<BytesPerSecond> total;           // pinned, both directions at once, added
-  Known<Seconds> latency;                // of one pinned copy on the copy engine, beside the host's call
-  Curve pageable_h2d, pageable_d2h;      // bytes a second by bytes
+  Known<BytesPerSecond> h2d, d2h;    // pinned, large, one direction alone
+  Known<BytesPerSecond> total;       // pinned, both directions at once, added
+  Known<Seconds> latency;            // of one pinned copy, beside the host's call
+  Curve pageable_h2d, pageable_d2h;  // bytes a second by bytes
 };
 
 // What several GPUs share on their way to the host (a switch, a root port).
 struct Uplink {
-  int gpus = 0;                          // GPUs below one uplink
+  int gpus = 0;  // below one uplink
   Known<BytesPerSecond> h2d, d2h, total;
 };
 
 struct Drive {
   std::string name;
-  int count = 1;                         // striped: the figures are of all of them together
+  int count = 1;  // striped: the figures are of all of them together
   Known<Bytes> capacity;
   Known<BytesPerSecond> read, write;
-  Known<double> mixed;                   // read/R + write/W at most this when both run
-  Known<Seconds> latency;                // of one request; bandwidth needs depth x block / latency
+  Known<double> mixed;     // read/R + write/W is at most this when both run
+  Known<Seconds> latency;  // of one request; bandwidth needs depth x block / latency
 };
 
-// A CPU kernel as the framework runs it.
+// A CPU kernel as the framework runs it. `scalar_rate` replaces `core_rate` on hosts without AVX.
 struct CpuKernel {
   double dram_bytes_per_element = 0;
+  ElementsPerSecond core_rate;
+  std::optional<ElementsPerSecond> scalar_rate;
   bool single_core = false;
   FigureId figure = kNoFigure;
 };
 
 struct Framework {
   std::string name;
-  Known<Seconds> launch;                 // host seconds of one bare eager kernel
-  Known<Seconds> launch_forward;         // of one kernel inside a Transformers layer, forward
+  Known<Seconds> launch;          // host seconds of one bare eager kernel
+  Known<Seconds> launch_forward;  // of one kernel inside a Transformers layer, forward
   Known<Seconds> launch_backward;
-  Known<Seconds> copy_call;              // host seconds of one asynchronous copy
-  int launch_queue = 0;                  // kernels that the host can run ahead
-  Known<Bytes> gpu_rounding;             // of the GPU allocator
+  Known<Seconds> copy_call;        // host seconds of one asynchronous copy
+  int launch_queue = 0;            // kernels that the host can run ahead
+  Known<Bytes> gpu_rounding;       // of the GPU allocator
   bool pinned_power_of_two = false;
-  Known<Bytes> map_threshold;            // the C library maps larger blocks afresh: new pages at each use
-  Known<Bytes> process_resident;         // host memory of an idle process
-  Known<Bytes> gpu_context;              // GPU memory that the context takes
-  std::map<std::string, CpuKernel, std::less<>> kernels;
+  Known<Bytes> map_threshold;      // the C library maps larger blocks afresh: new pages each time
+  Known<Bytes> process_resident;   // host memory of an idle process
+  Known<Bytes> gpu_context;        // GPU memory that the context takes
+  std::map<std::string, CpuKernel, std::less<>> kernels;  // names in cost.h
 };
 
 struct Price {
-  UsdPerHour per_gpu;                    // of the smallest rentable machine, divided by its GPUs
-  std::string date;                      // "2026-08"
+  UsdPerHour per_gpu;
+  std::string date;  // "2026-08"
   FigureId figure = kNoFigure;
 };
 
 struct Machine {
-  std::string name;                      // "gh200-480gb"
-  std::string title;                     // "one GH200 96 GB, Grace 480 GB"
+  std::string name;   // "gh200-480gb"
+  std::string title;  // "one GH200 96 GB, Grace 480 GB"
   int gpus = 1;
   Accelerator accelerator;
   Host host;
-  std::optional<Link> link;              // absent: unified
+  std::optional<Link> link;  // absent: unified
   std::optional<Uplink> uplink;
-  std::optional<Known<BytesPerSecond>> peer;   // GPU to GPU, one direction
+  std::optional<Known<BytesPerSecond>> peer;  // GPU to GPU, one direction
   std::vector<Drive> drives;
   Framework framework;
-  std::optional<Price> price;            // absent: owned, a cost needs a price from the user
+  std::optional<Price> price;  // absent: owned; a cost then needs a price from the user
   Topology topology;
   std::vector<Figure> figures;
 
@@ -182,8 +152,8 @@ Catalog folder_catalog(const std::string& folder);
 // All machines: the files of systems/ and measured/, sorted.
 std::vector<std::string> machine_names(const Catalog& catalog);
 
-// `name` is a file of systems/ or measured/, or the path of a file on disk (it has a slash or ends in .yaml), which may name
-// accelerators, hosts and frameworks of the catalog. Throws InputError.
+// `name` is a file of systems/ or measured/, or the path of a file on disk (it has a slash or ends
+// in .yaml), which may name parts of the catalog. `asked_at` is where the user named it.
 Machine load_machine(const Catalog& catalog, const std::string& name, const Place& asked_at = {});
 
 }  // namespace offsim::machine
