@@ -16,10 +16,14 @@ namespace {
 
 std::string_view kind_name(const Node& node) {
   switch (node.kind) {
-    case Node::Kind::kNull: return "empty";
-    case Node::Kind::kScalar: return "a single value";
-    case Node::Kind::kList: return "a list";
-    case Node::Kind::kMap: return "a map";
+    case Node::Kind::kNull:
+      return "empty";
+    case Node::Kind::kScalar:
+      return "a single value";
+    case Node::Kind::kList:
+      return "a list";
+    case Node::Kind::kMap:
+      return "a map";
   }
   return "";
 }
@@ -32,7 +36,8 @@ std::string describe(const Node& node, std::string_view what) {
   return fmt::format("{} is {}'{}'", what, node.quoted ? "the text " : "", node.scalar);
 }
 
-const std::string& need_plain(const Node& node, std::string_view what, const std::string& expected) {
+const std::string& need_plain(const Node& node, std::string_view what,
+                              const std::string& expected) {
   if (node.kind != Node::Kind::kScalar || node.quoted) {
     throw InputError(node.place, describe(node, what), expected);
   }
@@ -47,7 +52,8 @@ std::string folded(std::string_view name) {
   return out;
 }
 
-// Insertions, deletions, substitutions and swaps of neighbours that lead from a to b (restricted Damerau-Levenshtein).
+// Insertions, deletions, substitutions and swaps of neighbours that lead from a to b (restricted
+// Damerau-Levenshtein).
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> before_last(b.size() + 1);
   std::vector<std::size_t> last(b.size() + 1);
@@ -56,7 +62,8 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
   for (std::size_t i = 1; i <= a.size(); ++i) {
     row[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      row[j] =
+          std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
         row[j] = std::min(row[j], before_last[j - 2] + 1);
       }
@@ -69,11 +76,13 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-std::int64_t to_integer(const Node& node, std::int64_t least, std::int64_t most, std::string_view what) {
+std::int64_t to_integer(const Node& node, std::int64_t least, std::int64_t most,
+                        std::string_view what) {
   const std::string expected = fmt::format("expected a whole number from {} to {}", least, most);
   const std::string& text = need_plain(node, what, expected);
   const std::size_t sign = text.starts_with('-') ? 1 : 0;
-  const bool leading_zero = text.size() > sign + 1 && text[sign] == '0';  // YAML 1.1 would read octal
+  const bool leading_zero =
+      text.size() > sign + 1 && text[sign] == '0';  // YAML 1.1 would read octal
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   const bool whole = error == std::errc() && end == text.data() + text.size() && !leading_zero;
@@ -88,7 +97,8 @@ double to_number(const Node& node, std::string_view what) {
   try {
     return parse_number(text, node.place);
   } catch (const InputError&) {
-    throw InputError(node.place, describe(node, what), "expected a number such as 0.85, not negative");
+    throw InputError(node.place, describe(node, what),
+                     "expected a number such as 0.85, not negative");
   }
 }
 
@@ -136,7 +146,8 @@ std::string suggest(std::string_view name, const std::vector<std::string>& known
 View::View(const Node& node, std::string path, Origins* origins)
     : node_(&node), path_(std::move(path)), origins_(origins) {
   if (node.kind != Node::Kind::kMap) {
-    throw InputError(node.place, describe(node, path_.empty() ? "this file" : path_), "expected a map");
+    throw InputError(node.place, describe(node, path_.empty() ? "this file" : path_),
+                     "expected a map");
   }
 }
 
@@ -235,7 +246,8 @@ std::string View::choice(std::string_view key, const std::vector<std::string>& n
   const Node& node = need(key);
   const std::string& name = to_text(node, name_of(key));
   if (std::ranges::find(names, name) == names.end()) {
-    throw InputError(node.place, fmt::format("{} is '{}'", name_of(key), name), suggest(name, names));
+    throw InputError(node.place, fmt::format("{} is '{}'", name_of(key), name),
+                     suggest(name, names));
   }
   return note(key, name, node.place);
 }

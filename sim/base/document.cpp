@@ -1,13 +1,14 @@
-// From text to a tree of Nodes. Both syntaxes drive one TreeBuilder, which keeps the bounds and refuses repeated keys.
+// From text to a tree of Nodes. Both syntaxes drive one TreeBuilder, which keeps the bounds and
+// refuses repeated keys.
 #include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/parser.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <sstream>
 #include <utility>
@@ -49,7 +50,8 @@ class TreeBuilder {
   void null(const Place& place) {
     expect_value(place, "empty");
     count(place);
-    // yaml-cpp puts a value that is not there at the token after it, often lines below: the key's place is better.
+    // yaml-cpp puts a value that is not there at the token after it, often lines below: the key's
+    // place is better.
     const bool in_map = !open_.empty() && open_.back().kind == Node::Kind::kMap;
     add({.kind = Node::Kind::kNull, .place = in_map ? open_.back().key_places.back() : place});
   }
@@ -85,7 +87,8 @@ class TreeBuilder {
   static void refuse_repeated_keys(const Node& map) {
     std::vector<std::size_t> order(map.keys.size());
     std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, {}, [&](std::size_t i) -> const std::string& { return map.keys[i]; });
+    std::ranges::stable_sort(order, {},
+                             [&](std::size_t i) -> const std::string& { return map.keys[i]; });
     const auto twice = std::ranges::adjacent_find(
         order, {}, [&](std::size_t i) -> const std::string& { return map.keys[i]; });
     if (twice != order.end()) {
@@ -109,7 +112,8 @@ class YamlEvents : public YAML::EventHandler {
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ > 1) {
-      throw InputError(at(mark), "a second document begins here", "expected one document in a file");
+      throw InputError(at(mark), "the document has ended before this",
+                       "expected one document in a file, the keys of a map in one column");
     }
   }
   void OnDocumentEnd() override {}
@@ -119,7 +123,8 @@ class YamlEvents : public YAML::EventHandler {
     tree_.null(at(mark));
   }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    throw InputError(at(mark), "aliases (*name) are not accepted", "expected the value written out");
+    throw InputError(at(mark), "aliases (*name) are not accepted",
+                     "expected the value written out");
   }
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 const std::string& value) override {
@@ -149,13 +154,15 @@ class YamlEvents : public YAML::EventHandler {
  private:
   void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) const {
     if (anchor != YAML::NullAnchor) {
-      throw InputError(at(mark), "anchors (&name) are not accepted", "expected the value written out");
+      throw InputError(at(mark), "anchors (&name) are not accepted",
+                       "expected the value written out");
     }
   }
   // yaml-cpp's own marks: "?" for plain nodes, "!" for quoted text, "" for nothing.
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
     if (tag != "?" && tag != "!" && !tag.empty()) {
-      throw InputError(at(mark), fmt::format("tags ({}) are not accepted", tag), "expected a plain value");
+      throw InputError(at(mark), fmt::format("tags ({}) are not accepted", tag),
+                       "expected a plain value");
     }
   }
 
@@ -163,6 +170,16 @@ class YamlEvents : public YAML::EventHandler {
   TreeBuilder& tree_;
   int documents_ = 0;
 };
+
+// yaml-cpp calls a tab before a key an "illegal map value", which helps nobody.
+bool indented_by_tab(const std::string& text, int zero_based_line) {
+  std::istringstream in(text);
+  std::string line;
+  for (int i = 0; i <= zero_based_line && std::getline(in, line); ++i) {
+  }
+  const std::size_t indentation = std::min(line.find_first_not_of(" \t"), line.size());
+  return line.find('\t') < indentation;
+}
 
 Node parse_yaml(const std::string& text, const std::string& file) {
   TreeBuilder tree;
@@ -176,14 +193,18 @@ Node parse_yaml(const std::string& text, const std::string& file) {
     while (parser.HandleNextDocument(events)) {
     }
   } catch (const YAML::Exception& error) {
-    throw InputError(events.at(error.mark), fmt::format("not YAML: {}", error.msg));
+    throw InputError(events.at(error.mark), fmt::format("not YAML: {}", error.msg),
+                     indented_by_tab(text, error.mark.line)
+                         ? "expected spaces, not a tab, at the start of a line"
+                         : "");
   }
   return tree.take();
 }
 
 // ---- JSON
 
-// Takes every event and keeps none: nlohmann's parser is used as a strict check that says where it stopped.
+// Takes every event and keeps none: nlohmann's parser is used as a strict check that says where it
+// stopped.
 struct JsonCheck : nlohmann::json_sax<nlohmann::json> {
   std::size_t stopped = 0;  // bytes read up to the error
   std::string wrong;
@@ -203,10 +224,15 @@ struct JsonCheck : nlohmann::json_sax<nlohmann::json> {
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::json::exception& error) override {
     stopped = position;
-    // "[json.exception...] parse error at line 1, column 2: syntax error while ...": ours has the place already.
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error while parsing
+    // value - invalid literal; last read: 'x'; expected ..." without what the place says already.
     wrong = error.what();
     const std::size_t detail = wrong.find("syntax error");
-    wrong = wrong.substr(detail != std::string::npos ? detail : wrong.find("] ") + 2);
+    wrong.erase(0, detail != std::string::npos ? detail : wrong.find("] ") + 2);
+    if (const std::size_t read = wrong.find("; last read: "); read != std::string::npos) {
+      wrong.erase(read, wrong.rfind("; expected") > read ? wrong.rfind("; expected") - read
+                                                         : std::string::npos);
+    }
     return false;
   }
 };
@@ -239,7 +265,11 @@ Node read_valid_json(const std::string& text, const std::string& file) {
   for (std::size_t at = 0; at < text.size(); ++at) {
     const std::size_t first = at;
     switch (text[at]) {
-      case ' ': case '\t': case '\n': case ',': case ':':
+      case ' ':
+      case '\t':
+      case '\n':
+      case ',':
+      case ':':
         break;
       case '{':
         tree.begin(Node::Kind::kMap, lines.at(first));
@@ -247,7 +277,8 @@ Node read_valid_json(const std::string& text, const std::string& file) {
       case '[':
         tree.begin(Node::Kind::kList, lines.at(first));
         break;
-      case '}': case ']':
+      case '}':
+      case ']':
         tree.end();
         break;
       case '"': {
@@ -286,7 +317,8 @@ Node parse_json(const std::string& text, const std::string& file) {
   JsonCheck check;
   if (!nlohmann::json::sax_parse(text, &check)) {
     const std::size_t last_read = check.stopped == 0 ? 0 : check.stopped - 1;
-    throw InputError(LineCounter(text, file).at(last_read), fmt::format("not JSON: {}", check.wrong));
+    throw InputError(LineCounter(text, file).at(last_read),
+                     fmt::format("not JSON: {}", check.wrong));
   }
   return read_valid_json(text, file);
 }
@@ -299,8 +331,11 @@ std::size_t utf8_length(const std::string& text, std::size_t at) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
   };
   const unsigned lead = byte(at);
-  const std::size_t length = lead < 0x80 ? 1 : lead >= 0xc2 && lead < 0xe0 ? 2 : (lead & 0xf0U) == 0xe0 ? 3
-                             : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+  const std::size_t length = lead < 0x80                   ? 1
+                             : lead >= 0xc2 && lead < 0xe0 ? 2
+                             : (lead & 0xf0U) == 0xe0      ? 3
+                             : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                           : 0;
   for (std::size_t i = 1; i < length; ++i) {
     if ((byte(at + i) & 0xc0U) != 0x80) {
       return 0;
@@ -313,7 +348,8 @@ std::size_t utf8_length(const std::string& text, std::size_t at) {
   return length > 1 && bad ? 0 : length;
 }
 
-// Refuses what is not text, so that both parsers see UTF-8 with plain line ends and no byte order mark.
+// Refuses what is not text, so that both parsers see UTF-8 with plain line ends and no byte order
+// mark.
 std::string plain_text(const std::string& text, const std::string& file) {
   std::string out;
   out.reserve(text.size());
@@ -323,8 +359,8 @@ std::string plain_text(const std::string& text, const std::string& file) {
     const bool line_end = byte == '\r' && at + 1 < text.size() && text[at + 1] == '\n';
     const bool control = (byte < 0x20 && byte != '\n' && byte != '\t' && !line_end) || byte == 0x7f;
     if (length == 0 || control) {
-      throw InputError(LineCounter(text, file).at(at), fmt::format("byte 0x{:02x} is not text", byte),
-                       "expected UTF-8");
+      throw InputError(LineCounter(text, file).at(at),
+                       fmt::format("byte 0x{:02x} is not text", byte), "expected UTF-8");
     }
     if (!line_end) {
       out.append(text, at, length);
@@ -346,10 +382,12 @@ std::string read_file(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (!fs::exists(status)) {
-    throw InputError({path}, "no such file", error && status.type() == fs::file_type::none ? error.message() : "");
+    throw InputError({path}, "no such file",
+                     error && status.type() == fs::file_type::none ? error.message() : "");
   }
   if (!fs::is_regular_file(status)) {
-    throw InputError({path}, fs::is_directory(status) ? "this is a folder" : "this is a device or a pipe",
+    throw InputError({path},
+                     fs::is_directory(status) ? "this is a folder" : "this is a device or a pipe",
                      "expected a file");
   }
   const std::uintmax_t size = fs::file_size(path, error);
@@ -374,7 +412,8 @@ Node parse_document(const std::string& text, const std::string& file, Syntax syn
 }
 
 Node load_document(const std::string& path) {
-  return parse_document(read_file(path), path, path.ends_with(".json") ? Syntax::kJson : Syntax::kYaml);
+  return parse_document(read_file(path), path,
+                        path.ends_with(".json") ? Syntax::kJson : Syntax::kYaml);
 }
 
 }  // namespace offsim

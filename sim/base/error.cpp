@@ -6,7 +6,8 @@ namespace offsim {
 
 namespace {
 
-// A message is one line whatever the input held: control characters are shown as '?', and very long ones are cut.
+// A message is one line whatever the input held: control characters are shown as '?', and very long
+// ones are cut.
 std::string one_line(const std::string& text) {
   constexpr std::size_t kLongest = 600;
   std::string out;

@@ -21,17 +21,17 @@ struct Scale {
 };
 
 constexpr std::array kBytesUnits = {
-    Scale{"B", 1},      Scale{"kB", 1e3},      Scale{"MB", 1e6},      Scale{"GB", 1e9},
-    Scale{"TB", 1e12},  Scale{"PB", 1e15},     Scale{"KiB", 0x1p10},  Scale{"MiB", 0x1p20},
+    Scale{"B", 1},        Scale{"kB", 1e3},    Scale{"MB", 1e6},     Scale{"GB", 1e9},
+    Scale{"TB", 1e12},    Scale{"PB", 1e15},   Scale{"KiB", 0x1p10}, Scale{"MiB", 0x1p20},
     Scale{"GiB", 0x1p30}, Scale{"TiB", 0x1p40}};
 constexpr std::array kBandwidthUnits = {
-    Scale{"B/s", 1},       Scale{"kB/s", 1e3},      Scale{"MB/s", 1e6},     Scale{"GB/s", 1e9},
-    Scale{"TB/s", 1e12},   Scale{"PB/s", 1e15},     Scale{"KiB/s", 0x1p10}, Scale{"MiB/s", 0x1p20},
+    Scale{"B/s", 1},        Scale{"kB/s", 1e3},    Scale{"MB/s", 1e6},     Scale{"GB/s", 1e9},
+    Scale{"TB/s", 1e12},    Scale{"PB/s", 1e15},   Scale{"KiB/s", 0x1p10}, Scale{"MiB/s", 0x1p20},
     Scale{"GiB/s", 0x1p30}, Scale{"TiB/s", 0x1p40}};
 constexpr std::array kTimeUnits = {Scale{"s", 1}, Scale{"ms", 1e-3}, Scale{"us", 1e-6},
                                    Scale{"ns", 1e-9}};
-constexpr std::array kFlopsUnits = {Scale{"FLOPS", 1},    Scale{"kFLOPS", 1e3},
-                                    Scale{"MFLOPS", 1e6}, Scale{"GFLOPS", 1e9},
+constexpr std::array kFlopsUnits = {Scale{"FLOPS", 1},     Scale{"kFLOPS", 1e3},
+                                    Scale{"MFLOPS", 1e6},  Scale{"GFLOPS", 1e9},
                                     Scale{"TFLOPS", 1e12}, Scale{"PFLOPS", 1e15}};
 constexpr std::array kElementRateUnits = {Scale{"/s", 1}, Scale{"k/s", 1e3}, Scale{"M/s", 1e6},
                                           Scale{"G/s", 1e9}, Scale{"T/s", 1e12}};
@@ -58,10 +58,12 @@ constexpr Form kCount = {"a count such as 96, 500k, 10M or 1.5B", kCountUnits};
 
 [[noreturn]] void refuse(std::string_view text, std::string_view why, const Form& form,
                          const Place& place) {
-  throw InputError(place, fmt::format("'{}' {}", text, why), fmt::format("expected {}", form.expected));
+  throw InputError(place, fmt::format("'{}' {}", text, why),
+                   fmt::format("expected {}", form.expected));
 }
 
-// The length of the decimal number that `text` begins with: 12, 0.5, 1e9, 2.5e-3. No hexadecimal, no "inf".
+// The length of the decimal number that `text` begins with: 12, 0.5, 1e9, 2.5e-3. No hexadecimal,
+// no "inf".
 std::size_t number_length(std::string_view text) {
   std::size_t at = 0;
   const auto digits = [&] {
@@ -102,7 +104,8 @@ struct Split {
 
 Split split(std::string_view text, const Form& form, const Place& place) {
   if (text.starts_with('-')) {
-    refuse(text, number_length(text.substr(1)) > 0 ? "is negative" : "is not a quantity", form, place);
+    refuse(text, number_length(text.substr(1)) > 0 ? "is negative" : "is not a quantity", form,
+           place);
   }
   const std::string_view number = text.substr(0, number_length(text));
   double value = 0;
@@ -124,9 +127,8 @@ Split split(std::string_view text, const Form& form, const Place& place) {
   if (unit.starts_with(' ')) {
     unit.remove_prefix(1);
   }
-  const auto* const known =
-      std::find_if(form.units.data(), form.units.data() + form.units.size(),
-                   [&](const Scale& s) { return s.unit == unit; });
+  const auto* const known = std::find_if(form.units.data(), form.units.data() + form.units.size(),
+                                         [&](const Scale& s) { return s.unit == unit; });
   if (known == form.units.data() + form.units.size()) {
     refuse(text, unit.empty() ? "has no unit" : "has an unknown unit", form, place);
   }
@@ -231,13 +233,12 @@ std::string show(Bytes b) {
 }
 
 std::string show(Seconds t) {
-  constexpr std::array kUnits = {Scale{"ns", 1e-9}, Scale{"us", 1e-6}, Scale{"ms", 1e-3}, Scale{"s", 1}};
+  constexpr std::array kUnits = {Scale{"ns", 1e-9}, Scale{"us", 1e-6}, Scale{"ms", 1e-3},
+                                 Scale{"s", 1}};
   return t.value == 0 ? "0 s" : show_in(t.value, kUnits);
 }
 
-std::string show(BytesPerSecond r) {
-  return show_in(r.value, std::span(kBandwidthUnits).first(6));
-}
+std::string show(BytesPerSecond r) { return show_in(r.value, std::span(kBandwidthUnits).first(6)); }
 
 std::string show(FlopsPerSecond r) { return show_in(r.value, kFlopsUnits); }
 
