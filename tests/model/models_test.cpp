@@ -1,0 +1,97 @@
+// Does every file in models/ have exactly the parameters of the published checkpoint?
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+#include "sim/model/tensors.h"
+#include "tests/model/fixture.h"
+
+namespace offsim::model {
+namespace {
+
+struct Model {
+  const char* name;
+  std::int64_t parameters;
+};
+
+// Sums over the published checkpoints, tied heads once (hf_configs of the model cards and, for the
+// two measured shapes, sum(p.numel()) in PyTorch).
+constexpr Model kModels[] = {
+    {"gpt2", 124'439'808},
+    {"gpt2-medium", 354'823'168},
+    {"gpt2-large", 774'030'080},
+    {"gpt2-xl", 1'557'611'200},
+    {"llama-1b-24x2048", 1'345'423'360},
+    {"llama-3b-28x3072", 3'015'355'392},
+    {"llama-7b-v1", 6'738'415'616},
+    {"llama-2-7b", 6'738'415'616},
+    {"llama-2-13b", 13'015'864'320},
+    {"llama-2-70b", 68'976'648'192},
+    {"llama-3-8b", 8'030'261'248},
+    {"llama-3-70b", 70'553'706'496},
+    {"llama-3.1-8b", 8'030'261'248},
+    {"llama-3.1-405b", 405'853'388'800},
+    {"llama-3.2-1b", 1'235'814'400},
+    {"llama-3.2-3b", 3'212'749'824},
+    {"mistral-7b-v0.1", 7'241'732'096},
+    {"qwen2.5-0.5b", 494'032'768},
+    {"qwen2.5-1.5b", 1'543'714'304},
+    {"qwen2.5-3b", 3'085'938'688},
+    {"qwen2.5-7b", 7'615'616'512},
+    {"qwen2.5-14b", 14'770'033'664},
+    {"qwen2.5-32b", 32'763'876'352},
+    {"qwen2.5-72b", 72'706'203'648},
+    {"qwen3-0.6b", 596'049'920},
+    {"qwen3-1.7b", 1'720'574'976},
+    {"qwen3-4b", 4'022'468'096},
+    {"qwen3-8b", 8'190'735'360},
+    {"qwen3-14b", 14'768'307'200},
+    {"qwen3-32b", 32'762'123'264},
+};
+
+class Models : public testing::TestWithParam<Model> {};
+
+TEST_P(Models, HasExactlyThePublishedParameters) {
+  const Shape shape = load(GetParam().name);
+  EXPECT_EQ(shape.name, GetParam().name);
+  EXPECT_EQ(parameters(shape), GetParam().parameters);
+}
+
+TEST_P(Models, TensorsOneByOneAddUpToTheTotal) {
+  const Shape shape = load(GetParam().name);
+  std::int64_t sum = 0;
+  std::set<std::string> names;
+  for (const Tensor& tensor : all_tensors(shape)) {
+    sum += tensor.numel();
+    names.insert(tensor.name);
+  }
+  EXPECT_EQ(sum, GetParam().parameters);
+  EXPECT_EQ(names.size(), all_tensors(shape).size()) << "a name occurs twice";
+}
+
+std::string test_name(const testing::TestParamInfo<Model>& info) {
+  std::string name = info.param.name;
+  std::ranges::replace_if(
+      name, [](char c) { return c == '-' || c == '.'; }, '_');
+  return name;
+}
+INSTANTIATE_TEST_SUITE_P(All, Models, testing::ValuesIn(kModels), test_name);
+
+TEST(ModelsFolder, HoldsNoFileWithoutAKnownCount) {
+  std::set<std::string> known;
+  for (const Model& model : kModels) {
+    known.insert(std::string(model.name) + ".json");
+  }
+  std::set<std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(models_folder())) {
+    if (entry.path().extension() != ".md") {
+      found.insert(entry.path().filename().string());
+    }
+  }
+  EXPECT_EQ(found, known);
+}
+
+}  // namespace
+}  // namespace offsim::model
