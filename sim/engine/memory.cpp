@@ -1,0 +1,109 @@
+#include "sim/engine/memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "sim/base/error.h"
+
+namespace offsim::engine {
+
+namespace {
+
+// What one pool holds, in all and by tag.
+struct Holding {
+  std::int64_t bytes = 0;
+  std::vector<std::int64_t> by_tag;
+};
+
+Picoseconds time_of(const MemoryChange& change, const Timeline& timeline) {
+  return (change.at == At::kStart ? timeline.start : timeline.finish)[index(change.activity)];
+}
+
+// Indices of the changes in the order of time, at one instant in issue order.
+std::vector<std::uint32_t> order_of_effect(const ActivityGraph& graph, const Timeline& timeline) {
+  const auto changes = graph.changes();
+  std::vector<std::uint32_t> order(changes.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::stable_sort(order, {}, [&](std::uint32_t i) { return time_of(changes[i], timeline); });
+  return order;
+}
+
+std::vector<TagBytes> largest_first(const Holding& holding) {
+  std::vector<TagBytes> composition;
+  for (std::size_t tag = 0; tag < holding.by_tag.size(); ++tag) {
+    if (holding.by_tag[tag] != 0) {
+      composition.push_back({TagId(tag), holding.by_tag[tag]});
+    }
+  }
+  std::ranges::stable_sort(composition, std::ranges::greater{}, &TagBytes::bytes);
+  return composition;
+}
+
+std::int64_t sum(std::int64_t held, std::int64_t delta, const char* what, std::string_view name) {
+  std::int64_t result = 0;
+  const bool overflows = __builtin_add_overflow(held, delta, &result);
+  if (overflows || result < 0) {
+    throw InternalError(fmt::format("{} '{}' holds {} bytes and a change adds {}", what, name, held, delta));
+  }
+  return result;
+}
+
+void apply(const ActivityGraph& graph, const MemoryChange& change, Holding& holding) {
+  holding.bytes = sum(holding.bytes, change.delta_bytes, "pool", graph.pools()[index(change.pool)].name);
+  std::int64_t& of_tag = holding.by_tag[index(change.tag)];
+  of_tag = sum(of_tag, change.delta_bytes, "tag", graph.tag(change.tag));
+}
+
+}  // namespace
+
+MemoryLedger account_memory(const ActivityGraph& graph, const Timeline& timeline, Window window) {
+  const std::size_t pools = graph.pools().size();
+  MemoryLedger ledger{std::vector<PoolPeak>(pools, PoolPeak{0, window.from, 0, {}}), std::nullopt};
+  std::vector<Holding> holdings(pools, Holding{0, std::vector<std::int64_t>(graph.tag_count())});
+  std::vector<Holding> at_peak = holdings;
+  for (const std::uint32_t i : order_of_effect(graph, timeline)) {
+    const MemoryChange& change = graph.changes()[i];
+    const Picoseconds time = time_of(change, timeline);
+    const std::uint8_t phase = graph.phases()[index(change.activity)];
+    const std::size_t pool = index(change.pool);
+    Holding& holding = holdings[pool];
+    const std::int64_t room = graph.pools()[pool].capacity_bytes - holding.bytes;
+    if (!ledger.violation && change.delta_bytes > 0 && change.delta_bytes > room) {
+      const std::int64_t needed = sum(holding.bytes, change.delta_bytes, "pool", graph.pools()[pool].name);
+      ledger.violation = Violation{i, time, phase, needed, largest_first(holding)};
+    }
+    apply(graph, change, holding);
+    PoolPeak& peak = ledger.peaks[pool];
+    const bool opening = time < window.from;  // so far the last level before the window
+    if (opening || (time <= window.to && holding.bytes > peak.bytes)) {
+      peak = {holding.bytes, std::max(time, window.from), phase, {}};
+      at_peak[pool] = holding;
+    }
+  }
+  for (std::size_t pool = 0; pool < pools; ++pool) {
+    ledger.peaks[pool].composition = largest_first(at_peak[pool]);
+  }
+  return ledger;
+}
+
+std::vector<PoolSample> pool_series(const ActivityGraph& graph, const Timeline& timeline, PoolId pool) {
+  std::vector<PoolSample> series;
+  std::int64_t bytes = 0;
+  for (const std::uint32_t i : order_of_effect(graph, timeline)) {
+    const MemoryChange& change = graph.changes()[i];
+    if (change.pool != pool) {
+      continue;
+    }
+    bytes += change.delta_bytes;
+    const Picoseconds time = time_of(change, timeline);
+    if (series.empty() || series.back().time != time) {
+      series.push_back({time, 0});
+    }
+    series.back().bytes = bytes;
+  }
+  return series;
+}
+
+}  // namespace offsim::engine
