@@ -8,7 +8,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "sim/machine/machine.h"
 
@@ -85,6 +87,7 @@ struct CpuWork {
   double cores = 1;
   FigureId figure = kNoFigure;
 };
+std::vector<std::string> cpu_kernel_names();
 CpuWork cpu_kernel(const Machine& machine, std::string_view name, double elements, int threads);
 
 // Faulting new pages in, on top of writing to them.

@@ -39,11 +39,11 @@ struct Accelerator {
   Known<FlopsPerSecond> bf16, fp16, tf32, fp32;  // dense peaks; a type without units of its own
                                                  // runs at the fp32 rate (bf16 on a V100)
   int multiprocessors = 0;
-  bool unified = false;     // CPU and GPU share one pool of memory: no link, no copies
-  Known<double> sustained;  // dense kernels in a long run take so many times longer: power
+  bool unified = false;         // CPU and GPU share one pool of memory: no link, no copies
+  Known<double> sustained;      // dense kernels in a long run take so many times longer: power
   Known<Seconds> kernel_floor;  // shortest kernel
   Efficiency gemm, attention_forward, attention_backward;
-  Curve elementwise;  // bytes a second by bytes moved
+  Curve elementwise;                                            // bytes a second by bytes moved
   std::optional<Known<ElementsPerSecond>> adam_f32, adam_bf16;  // fused, on the GPU
 };
 
@@ -57,8 +57,8 @@ struct Host {
   Known<double> core_speed;              // of one core, against 1 for the framework file's rates
   Known<double> dma_weight;  // of a DMA byte in the sharing of dram, against 1 for a kernel's byte
   Curve fresh_pages;         // bytes a second by threads: faulting pages in, beside writing them
-  Known<BytesPerSecond> page_release;  // munmap
-  Known<BytesPerSecond> pinned_alloc;  // cudaHostAlloc: faulting and pinning
+  Known<BytesPerSecond> page_release;                 // munmap
+  Known<BytesPerSecond> pinned_alloc;                 // cudaHostAlloc: faulting and pinning
   std::map<std::string, Curve, std::less<>> kernels;  // measured: elements a second by elements,
                                                       // on all cores
   std::map<std::string, Curve, std::less<>> threads;  // "adam", "stream": speed by threads, any
@@ -103,13 +103,13 @@ struct Framework {
   Known<Seconds> launch;          // host seconds of one bare eager kernel
   Known<Seconds> launch_forward;  // of one kernel inside a Transformers layer, forward
   Known<Seconds> launch_backward;
-  Known<Seconds> copy_call;        // host seconds of one asynchronous copy
-  int launch_queue = 0;            // kernels that the host can run ahead
-  Known<Bytes> gpu_rounding;       // of the GPU allocator
+  Known<Seconds> copy_call;   // host seconds of one asynchronous copy
+  int launch_queue = 0;       // kernels that the host can run ahead
+  Known<Bytes> gpu_rounding;  // of the GPU allocator
   bool pinned_power_of_two = false;
-  Known<Bytes> map_threshold;      // the C library maps larger blocks afresh: new pages each time
-  Known<Bytes> process_resident;   // host memory of an idle process
-  Known<Bytes> gpu_context;        // GPU memory that the context takes
+  Known<Bytes> map_threshold;     // the C library maps larger blocks afresh: new pages each time
+  Known<Bytes> process_resident;  // host memory of an idle process
+  Known<Bytes> gpu_context;       // GPU memory that the context takes
   std::map<std::string, CpuKernel, std::less<>> kernels;  // names in cost.h
 };
 

@@ -18,8 +18,8 @@
 namespace offsim::machine {
 
 struct Edge {
-  std::string name;   // "link0", "uplink0", "dram", "drive0", "peer01"
-  int a = 0;          // nodes; "down" is from a to b, away from the host's memory (of a link: h2d)
+  std::string name;  // "link0", "uplink0", "dram", "drive0", "peer01"
+  int a = 0;         // nodes; "down" is from a to b, away from the host's memory (of a link: h2d)
   int b = 0;
   Known<BytesPerSecond> down, up, total;
 };

@@ -1,0 +1,154 @@
+// Reads an accelerator and fits its corrections.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "sim/machine/formulas.h"
+#include "sim/machine/parts.h"
+
+namespace offsim::machine {
+
+namespace {
+
+// Rows of measured kernels, long enough to be more than a launch.
+FigureReader::Table kernel_rows(View& map, std::string_view key, std::size_t sizes,
+                                FigureReader& figures) {
+  std::vector<Parse> columns(sizes, parse_count);
+  columns.push_back(as_time);
+  FigureReader::Table table = figures.table(map, key, columns);
+  std::erase_if(table.rows, [](const auto& row) { return row.back() < kShortestRecord; });
+  return table;
+}
+
+Sample sample(const Estimate& estimate, double seconds) {
+  return {estimate.features, estimate.where, std::log(seconds / estimate.seconds)};
+}
+
+Efficiency fitted(const std::vector<Sample>& samples, FigureId figure, const View& map,
+                  std::string_view key) {
+  if (samples.empty() || samples.size() < samples.front().features.size()) {
+    throw InputError(map.place_of(key),
+                     fmt::format("{}.{} has too few points of 60 us or more", map.path(), key),
+                     "expected at least four, or an efficiency: {value: 70 %, ...}");
+  }
+  return {fit_correction(samples), figure};
+}
+
+bool has_points(View& map, std::string_view key) {
+  const Node* const node = map.get(key);
+  return node != nullptr && node->find("points") != nullptr;
+}
+
+Efficiency read_product(View& map, FigureReader& figures, const Accelerator& a) {
+  if (!has_points(map, "gemm")) {
+    const Known<double> efficiency = figures.fraction(map, "gemm");
+    return {unmeasured_product(efficiency.value), efficiency.figure};
+  }
+  const auto table = kernel_rows(map, "gemm", 3, figures);
+  std::vector<Sample> samples;
+  for (const auto& row : table.rows) {
+    samples.push_back(sample(product_estimate({row[0], row[1], row[2]}, a.bf16.value.value,
+                                              a.memory_bandwidth.value.value, 2),
+                             row[3]));
+  }
+  return fitted(samples, table.figure, map, "gemm");
+}
+
+Efficiency read_attention(View& map, FigureReader& figures, const Accelerator& a, bool backward) {
+  const std::string_view key = backward ? "attention_backward" : "attention_forward";
+  if (!has_points(map, key)) {
+    const Known<double> efficiency = figures.fraction(map, key);
+    return {unmeasured_attention(efficiency.value, backward), efficiency.figure};
+  }
+  const auto table = kernel_rows(map, key, 4, figures);
+  std::vector<Sample> samples;
+  for (const auto& row : table.rows) {
+    samples.push_back(sample(
+        attention_estimate({row[0], row[1], row[2], row[3], true, backward}, a.bf16.value.value),
+        row[4]));
+  }
+  return fitted(samples, table.figure, map, key);
+}
+
+Curve read_elementwise(View& map, FigureReader& figures, const Accelerator& a) {
+  if (has_points(map, "elementwise")) {
+    return figures.curve(map, "elementwise", as_bytes, as_bandwidth);
+  }
+  const Known<double> efficiency = figures.fraction(map, "elementwise");
+  return {{1}, {efficiency.value * a.memory_bandwidth.value.value}, efficiency.figure};
+}
+
+// Without units of its own for a type, an accelerator computes it at the fp32 rate.
+void read_peaks(View map, FigureReader& figures, Accelerator& a) {
+  a.fp32 = figures.flops(map, "fp32");
+  const auto peak = [&](std::string_view key) {
+    return map.get(key) != nullptr ? figures.flops(map, key) : a.fp32;
+  };
+  a.bf16 = peak("bf16");
+  a.fp16 = peak("fp16");
+  a.tf32 = peak("tf32");
+  map.finish();
+}
+
+// The peaks and the memory of a map, without its name and kernels: what a scaled fit needs.
+void read_rates(View& map, FigureReader& figures, Accelerator& a) {
+  a.memory_bandwidth = figures.bandwidth(map, "memory_bandwidth");
+  read_peaks(map.map("peak"), figures, a);
+}
+
+void read_kernels(View& map, FigureReader& figures, Accelerator& a) {
+  a.gemm = read_product(map, figures, a);
+  a.attention_forward = read_attention(map, figures, a, false);
+  a.attention_backward = read_attention(map, figures, a, true);
+  a.elementwise = read_elementwise(map, figures, a);
+}
+
+// The measured shares of another machine's peaks, as one figure of this one.
+void read_like(View like, FigureReader& figures, const FindLike& find_like, Accelerator& a) {
+  const Place at = like.place_of("machine");
+  const Node node = find_like(like.text("machine"), at);
+  const FigureId figure = figures.add(like, 1);
+
+  std::vector<Figure> of_other;
+  FigureReader other_figures(of_other);
+  View other(node, "accelerator");
+  Accelerator b;
+  read_rates(other, other_figures, b);
+  read_kernels(other, other_figures, b);
+  a.gemm = {b.gemm.correction, figure};
+  a.attention_forward = {b.attention_forward.correction, figure};
+  a.attention_backward = {b.attention_backward.correction, figure};
+  a.elementwise = b.elementwise;
+  a.elementwise.figure = figure;
+  for (double& rate : a.elementwise.y) {
+    rate *= a.memory_bandwidth.value / b.memory_bandwidth.value;
+  }
+}
+
+}  // namespace
+
+Accelerator read_accelerator(View map, FigureReader& figures, const FindLike& find_like) {
+  Accelerator a;
+  a.name = map.text("name");
+  a.vendor = map.text("vendor");
+  a.multiprocessors = static_cast<int>(map.integer("multiprocessors", 1, 10'000));
+  a.unified = map.boolean("unified", false);
+  a.memory = figures.bytes(map, "memory");
+  a.sustained = figures.number(map, "sustained");
+  a.kernel_floor = figures.time(map, "kernel_floor");
+  read_rates(map, figures, a);
+  if (std::optional<View> like = map.find_map("like")) {
+    read_like(*like, figures, find_like, a);
+  } else {
+    read_kernels(map, figures, a);
+  }
+  for (auto [key, rate] : {std::pair{"adam_f32", &a.adam_f32}, {"adam_bf16", &a.adam_bf16}}) {
+    if (map.get(key) != nullptr) {
+      *rate = figures.elements(map, key);
+    }
+  }
+  map.finish();
+  return a;
+}
+
+}  // namespace offsim::machine

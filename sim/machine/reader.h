@@ -1,0 +1,64 @@
+// Reads figures, curves and tables of a machine file, and keeps the list of figures. Not public.
+//
+// A figure is {value: 55 GB/s, source: measured, spread: 3 %, from: raw/records.jsonl}; a curve has
+// points: [[1 MiB, 34.2 GB/s], ...] in place of the value, a table longer rows. `spread` may be
+// left out. Values are positive; the x of a curve ascends.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "sim/base/config.h"
+#include "sim/base/quantity.h"
+#include "sim/machine/figure.h"
+
+namespace offsim::machine {
+
+using Parse = double (*)(std::string_view text, const Place& place);
+
+inline double as_bytes(std::string_view text, const Place& place) {
+  return static_cast<double>(parse_bytes(text, place).value);
+}
+inline double as_bandwidth(std::string_view text, const Place& place) {
+  return parse_bandwidth(text, place).value;
+}
+inline double as_time(std::string_view text, const Place& place) {
+  return parse_time(text, place).value;
+}
+inline double as_elements(std::string_view text, const Place& place) {
+  return parse_element_rate(text, place).value;
+}
+
+class FigureReader {
+ public:
+  explicit FigureReader(std::vector<Figure>& figures) : figures_(&figures) {}
+
+  // Required figures of the map `in`.
+  Known<Bytes> bytes(View& in, std::string_view key);
+  Known<BytesPerSecond> bandwidth(View& in, std::string_view key);
+  Known<Seconds> time(View& in, std::string_view key);
+  Known<FlopsPerSecond> flops(View& in, std::string_view key);
+  Known<ElementsPerSecond> elements(View& in, std::string_view key);
+  Known<double> fraction(View& in, std::string_view key);
+  Known<double> number(View& in, std::string_view key);
+  Curve curve(View& in, std::string_view key, Parse x, Parse y);
+
+  // Rows of `points`, each with one number a parser; counts as one figure.
+  struct Table {
+    std::vector<std::vector<double>> rows;
+    FigureId figure = kNoFigure;
+  };
+  Table table(View& in, std::string_view key, const std::vector<Parse>& columns);
+
+  // Reads source, spread and from of a map whose value is already read, and refuses other keys.
+  FigureId add(View& map, double value);
+
+  const std::vector<Figure>& figures() const { return *figures_; }
+
+ private:
+  double value(View& in, std::string_view key, Parse parse, FigureId& id);
+
+  std::vector<Figure>* figures_;
+};
+
+}  // namespace offsim::machine
