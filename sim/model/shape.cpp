@@ -66,10 +66,11 @@ Architecture read_architecture(View& config) {
     for (const OtherFormat& format : kOtherFormats) {
       if (config.has(format.key) && (format.with.empty() || config.has(format.with))) {
         throw InputError(config.place(), fmt::format("this is {}", format.what),
-                         "a Hugging Face config.json with a model_type");
+                         "expected a Hugging Face config.json with a model_type");
       }
     }
-    throw InputError(config.place(), "model_type is missing", fmt::format("one of {}", kSupported));
+    throw InputError(config.place(), "model_type is missing",
+                     fmt::format("expected one of {}", kSupported));
   }
   const std::string type = config.text("model_type");
   for (const Named& known : kArchitectures) {
@@ -87,24 +88,24 @@ void refuse_other_models(View& config) {
   if (present(config, "quantization_config")) {
     throw InputError(config.place_of("quantization_config"),
                      "a quantised checkpoint is not supported: only adapters on it can be trained",
-                     "the config.json of the unquantised model");
+                     "expected the config.json of the unquantised model");
   }
   for (const char* key : {"text_config", "vision_config"}) {
     if (present(config, key)) {
       throw InputError(config.place_of(key), fmt::format("{} announces a multimodal model", key),
-                       "a language model alone");
+                       "expected a language model alone");
     }
   }
   for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {
     if (present(config, key) && config.integer(key, 0, kMostHeads) > 0) {
       throw InputError(config.place_of(key), fmt::format("{} announces a mixture of experts", key),
-                       "a dense model");
+                       "expected a dense model");
     }
   }
   for (const char* key : {"is_encoder_decoder", "add_cross_attention"}) {
     if (flag(config, key, false)) {
       throw InputError(config.place_of(key), fmt::format("{} announces an encoder-decoder", key),
-                       "a decoder alone");
+                       "expected a decoder alone");
     }
   }
   const Node* classes = config.get("architectures");
@@ -113,7 +114,7 @@ void refuse_other_models(View& config) {
       const std::string& name = to_text(item, "architectures");
       if (!name.ends_with("ForCausalLM") && !name.ends_with("LMHeadModel")) {
         throw InputError(item.place, fmt::format("{} has no language-model head", name),
-                         "a class that ends in ForCausalLM or LMHeadModel");
+                         "expected a class that ends in ForCausalLM or LMHeadModel");
       }
     }
   }
@@ -154,7 +155,8 @@ void read_gpt2(View& config, Shape& shape) {
   shape.hidden = config.integer("n_embd", 1, kWidest);
   shape.heads = config.integer("n_head", 1, kMostHeads);
   shape.kv_heads = shape.heads;
-  refuse_remainder(config, {"n_embd", shape.hidden}, {"n_head", shape.heads}, "a divisor of it");
+  refuse_remainder(config, {"n_embd", shape.hidden}, {"n_head", shape.heads},
+                   "expected a divisor of it");
   shape.head_dim = shape.hidden / shape.heads;
   shape.ffn =
       present(config, "n_inner") ? config.integer("n_inner", 1, kWidestFfn) : 4 * shape.hidden;
@@ -178,11 +180,11 @@ std::string layer_type(View& config) {
     const std::string& type = to_text(item, "layer_types");
     if (type != "full_attention" && type != "sliding_attention") {
       throw InputError(item.place, fmt::format("layer type '{}' is not supported", type),
-                       "full_attention or sliding_attention");
+                       "expected full_attention or sliding_attention");
     }
     if (type != first) {
       throw InputError(item.place, "some layers have a sliding window and some do not",
-                       "layers that are all alike");
+                       "expected layers that are all alike");
     }
   }
   return first;
@@ -211,7 +213,7 @@ std::optional<std::int64_t> read_window(View& config, const Shape& shape) {
       throw InputError(
           config.place_of("max_window_layers"),
           fmt::format("layers from {} on have a sliding window, the others have none", full),
-          fmt::format("layers that are all alike: 0, or at least {}", shape.layers));
+          fmt::format("expected layers that are all alike: 0, or at least {}", shape.layers));
     }
   }
   return config.integer("sliding_window", 1, kLongest);
@@ -246,12 +248,12 @@ void read_llama_like(View& config, Shape& shape) {
       !present(config, "num_key_value_heads") && shape.architecture == Architecture::kLlama;
   shape.kv_heads = as_heads ? shape.heads : config.integer("num_key_value_heads", 1, kMostHeads);
   refuse_remainder(config, {"num_attention_heads", shape.heads},
-                   {"num_key_value_heads", shape.kv_heads}, "a divisor of it");
+                   {"num_key_value_heads", shape.kv_heads}, "expected a divisor of it");
   if (present(config, "head_dim") || shape.architecture == Architecture::kQwen3) {
     shape.head_dim = config.integer("head_dim", 1, kMostHeads);
   } else {
     refuse_remainder(config, {"hidden_size", shape.hidden}, {"num_attention_heads", shape.heads},
-                     "a divisor of it, or head_dim");
+                     "expected a divisor of it, or head_dim");
     shape.head_dim = shape.hidden / shape.heads;
   }
   shape.ffn = config.integer("intermediate_size", 1, kWidestFfn);
@@ -270,7 +272,7 @@ void refuse_absurd_total(const Shape& shape, const Place& place) {
       static_cast<double>(embedding_parameters(shape) + head_parameters(shape));
   if (total > kMostParameters) {
     throw InputError(place, fmt::format("the model has {:.3g} parameters", total),
-                     fmt::format("at most {:g}", kMostParameters));
+                     fmt::format("expected at most {:g}", kMostParameters));
   }
 }
 
@@ -286,9 +288,6 @@ std::string_view to_string(Architecture architecture) {
 }
 
 Shape read_config(const Node& document, const std::string& name) {
-  if (document.kind != Node::Kind::kMap) {
-    throw InputError(document.place, "a model file must be a map", "a Hugging Face config.json");
-  }
   View config(document, "");
   Shape shape;
   shape.name = name;

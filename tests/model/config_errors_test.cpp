@@ -1,0 +1,235 @@
+// Is each bad file refused in one line that says where, what is wrong and what was expected?
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <ostream>
+#include <string_view>
+
+#include "tests/model/fixture.h"
+
+namespace offsim::model {
+namespace {
+
+std::string message(const std::string& text, Syntax syntax = Syntax::kJson) {
+  try {
+    read_config(parse_document(text, "bad.json", syntax), "bad");
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+// A good file, one key a line; line 1 is the brace, so that model_type is at 2:17.
+constexpr std::string_view kGood = R"({
+  "model_type": "llama",
+  "architectures": ["LlamaForCausalLM"],
+  "num_hidden_layers": 4,
+  "hidden_size": 64,
+  "num_attention_heads": 8,
+  "num_key_value_heads": 2,
+  "intermediate_size": 100,
+  "vocab_size": 1000,
+  "max_position_embeddings": 2048,
+  "tie_word_embeddings": false
+})";
+
+std::string good_with(std::string_view from, std::string_view to) {
+  std::string text(kGood);
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(GoodFile, IsAccepted) { EXPECT_EQ(message(std::string(kGood)), "accepted"); }
+
+struct Edit {
+  const char* from;  // a part of the good file
+  const char* to;    // what stands there in the bad one
+  const char* message;
+};
+void PrintTo(const Edit& edit, std::ostream* out) { *out << edit.to; }
+
+class BadEdit : public testing::TestWithParam<Edit> {};
+TEST_P(BadEdit, IsRefused) {
+  EXPECT_EQ(message(good_with(GetParam().from, GetParam().to)), GetParam().message);
+}
+
+const Edit kNumbers[] = {
+    {R"("num_hidden_layers": 4,)", "", "bad.json:1:1: num_hidden_layers is missing"},
+    {R"("hidden_size": 64,)", "", "bad.json:1:1: hidden_size is missing"},
+    {R"("num_attention_heads": 8,)", "", "bad.json:1:1: num_attention_heads is missing"},
+    {R"("intermediate_size": 100,)", "", "bad.json:1:1: intermediate_size is missing"},
+    {R"("vocab_size": 1000,)", "", "bad.json:1:1: vocab_size is missing"},
+    {R"("max_position_embeddings": 2048,)", "", "bad.json:1:1: max_position_embeddings is missing"},
+    {R"(layers": 4)", R"(layers": null)",
+     "bad.json:4:3: num_hidden_layers is empty; expected a whole number from 1 to 100000"},
+    {R"(layers": 4)", R"(layers": 0)",
+     "bad.json:4:24: num_hidden_layers is '0'; expected a whole number from 1 to 100000"},
+    {R"(layers": 4)", R"(layers": -4)",
+     "bad.json:4:24: num_hidden_layers is '-4'; expected a whole number from 1 to 100000"},
+    {R"(layers": 4)", R"(layers": 100001)",
+     "bad.json:4:24: num_hidden_layers is '100001'; expected a whole number from 1 to 100000"},
+    {R"(layers": 4)", R"(layers": 4.5)",
+     "bad.json:4:24: num_hidden_layers is '4.5'; expected a whole number from 1 to 100000"},
+    {R"(layers": 4)", R"(layers": "4")",
+     "bad.json:4:24: num_hidden_layers is the text '4'; expected a whole number from 1 to 100000"},
+    {R"(layers": 4)", R"(layers": [4])",
+     "bad.json:4:24: num_hidden_layers is a list; expected a whole number from 1 to 100000"},
+    {R"(layers": 4)", R"(layers": true)",
+     "bad.json:4:24: num_hidden_layers is 'true'; expected a whole number from 1 to 100000"},
+    {R"(hidden_size": 64)", R"(hidden_size": 9223372036854775808)",
+     "bad.json:5:18: hidden_size is '9223372036854775808'; expected a whole number from 1 to "
+     "1000000"},
+    {R"(vocab_size": 1000)", R"(vocab_size": 0)",
+     "bad.json:9:17: vocab_size is '0'; expected a whole number from 1 to 100000000"},
+    {R"("intermediate_size": 100)", R"("intermediate_size": {})",
+     "bad.json:8:24: intermediate_size is a map; expected a whole number from 1 to 10000000"},
+    {R"("tie_word_embeddings": false)", R"("tie_word_embeddings": 0)",
+     "bad.json:11:26: tie_word_embeddings is '0'; expected true or false"},
+    {R"("num_attention_heads": 8)", R"("num_attention_heads": 7)",
+     "bad.json:7:26: num_key_value_heads 2 does not divide num_attention_heads 7; expected a "
+     "divisor of it"},
+    {R"("num_key_value_heads": 2)", R"("num_key_value_heads": 16)",
+     "bad.json:7:26: num_key_value_heads 16 does not divide num_attention_heads 8; expected a "
+     "divisor of it"},
+    {R"("hidden_size": 64)", R"("hidden_size": 63)",
+     "bad.json:6:26: num_attention_heads 8 does not divide hidden_size 63; expected a divisor of "
+     "it, or head_dim"},
+    {R"("num_hidden_layers": 4,
+  "hidden_size": 64)",
+     R"("num_hidden_layers": 100000,
+  "hidden_size": 1000000)",
+     "bad.json:1:1: the model has 2.5e+17 parameters; expected at most 1e+15"},
+};
+INSTANTIATE_TEST_SUITE_P(Numbers, BadEdit, testing::ValuesIn(kNumbers));
+
+const Edit kOtherModels[] = {
+    {R"("model_type": "llama")", R"("model_type": "gemma2")",
+     "bad.json:2:17: architecture 'gemma2' is not supported yet; supported: gpt2, llama, mistral, "
+     "qwen2, qwen3"},
+    {R"("model_type": "llama")", R"("model_type": "Llama")",
+     "bad.json:2:17: architecture 'Llama' is not supported yet; supported: gpt2, llama, mistral, "
+     "qwen2, qwen3"},
+    {R"("model_type": "llama")", R"("model_type": "x\ny")",
+     "bad.json:2:17: architecture 'x?y' is not supported yet; supported: gpt2, llama, mistral, "
+     "qwen2, qwen3"},
+    {R"("model_type": "llama")", R"("model_type": ["llama"])",
+     "bad.json:2:17: model_type is a list; expected text"},
+    {R"("model_type": "llama",)", "",
+     "bad.json:1:1: model_type is missing; expected one of gpt2, llama, mistral, qwen2, qwen3"},
+    {R"("model_type": "llama",)", R"("quantization_config": {"bits": 4}, "model_type": "llama",)",
+     "bad.json:2:26: a quantised checkpoint is not supported: only adapters on it can be trained; "
+     "expected the config.json of the unquantised model"},
+    {R"("model_type": "llama",)", R"("model_type": "llama", "num_experts": 8,)",
+     "bad.json:2:41: num_experts announces a mixture of experts; expected a dense model"},
+    {R"("model_type": "llama",)", R"("model_type": "llama", "num_local_experts": -1,)",
+     "bad.json:2:47: num_local_experts is '-1'; expected a whole number from 0 to 100000"},
+    {R"("model_type": "llama",)", R"("model_type": "llama", "vision_config": {},)",
+     "bad.json:2:43: vision_config announces a multimodal model; expected a language model alone"},
+    {R"("model_type": "llama",)", R"("model_type": "llama", "is_encoder_decoder": true,)",
+     "bad.json:2:48: is_encoder_decoder announces an encoder-decoder; expected a decoder alone"},
+    {"LlamaForCausalLM", "LlamaForSequenceClassification",
+     "bad.json:3:21: LlamaForSequenceClassification has no language-model head; expected a class "
+     "that ends in ForCausalLM or LMHeadModel"},
+    {R"("model_type": "llama",)",
+     R"("model_type": "llama", "layer_types": ["full_attention", "sliding_attention"],)",
+     "bad.json:2:60: some layers have a sliding window and some do not; expected layers that are "
+     "all alike"},
+    {R"("model_type": "llama",)", R"("model_type": "llama", "layer_types": ["linear_attention"],)",
+     "bad.json:2:42: layer type 'linear_attention' is not supported; expected full_attention or "
+     "sliding_attention"},
+};
+INSTANTIATE_TEST_SUITE_P(OtherModels, BadEdit, testing::ValuesIn(kOtherModels));
+
+const Edit kWhatOtherArchitecturesNeed[] = {
+    {R"("model_type": "llama")", R"("model_type": "qwen3")", "bad.json:1:1: head_dim is missing"},
+    {R"("model_type": "llama")", R"("model_type": "mistral")",
+     "bad.json:1:1: sliding_window is missing"},
+    {R"("model_type": "llama")", R"("model_type": "gpt2")", "bad.json:1:1: n_layer is missing"},
+    {R"("model_type": "llama")", R"("model_type": "qwen2", "use_sliding_window": true)",
+     "bad.json:1:1: max_window_layers is missing"},
+    {R"("model_type": "llama")",
+     R"("model_type": "qwen2", "use_sliding_window": true, "max_window_layers": 3)",
+     "bad.json:2:75: layers from 3 on have a sliding window, the others have none; expected layers "
+     "that are all alike: 0, or at least 4"},
+};
+INSTANTIATE_TEST_SUITE_P(Needs, BadEdit, testing::ValuesIn(kWhatOtherArchitecturesNeed));
+
+const Edit kSlips[] = {
+    {"tie_word_embeddings", "tie_word_embedding",
+     "bad.json:11:25: unknown key 'tie_word_embedding'; did you mean 'tie_word_embeddings'?"},
+    {"num_hidden_layers", "num_hiden_layers",
+     "bad.json:4:23: unknown key 'num_hiden_layers'; did you mean 'num_hidden_layers'?"},
+    {"num_key_value_heads", "num_key_values_heads",
+     "bad.json:7:27: unknown key 'num_key_values_heads'; did you mean 'num_key_value_heads'?"},
+};
+INSTANTIATE_TEST_SUITE_P(Slips, BadEdit, testing::ValuesIn(kSlips));
+
+TEST(Mistral, WithoutKvHeadsIsNotGuessed) {
+  std::string text = good_with(R"("num_key_value_heads": 2,)", R"("sliding_window": null,)");
+  text.replace(text.find("\"llama\""), 7, "\"mistral\"");
+  EXPECT_EQ(message(text), "bad.json:1:1: num_key_value_heads is missing");
+}
+
+struct Whole {
+  const char* text;
+  const char* message;
+};
+void PrintTo(const Whole& whole, std::ostream* out) { *out << whole.text; }
+
+class OtherFormat : public testing::TestWithParam<Whole> {};
+TEST_P(OtherFormat, IsNamed) {
+  EXPECT_EQ(message(GetParam().text, Syntax::kYaml), GetParam().message);
+}
+#define WITH_MODEL_TYPE "; expected a Hugging Face config.json with a model_type"
+const Whole kFormats[] = {
+    {R"({"dim": 4096, "n_layers": 32, "n_heads": 32, "multiple_of": 256, "norm_eps": 1e-05})",
+     "bad.json:1:1: this is params.json of the original Llama release" WITH_MODEL_TYPE},
+    {"num_layers: 32\nhidden_size: 4096\nffn_hidden_size: 11008\n",
+     "bad.json:1:1: this is a Megatron configuration" WITH_MODEL_TYPE},
+    {"tensor_model_parallel_size: 8\nnum_layers: 32\n",
+     "bad.json:1:1: this is a Megatron configuration" WITH_MODEL_TYPE},
+    {"trainer: {devices: 8}\nmodel: {num_layers: 32}\n",
+     "bad.json:1:1: this is a NeMo configuration" WITH_MODEL_TYPE},
+    {R"({"peft_type": "LORA", "r": 8})",
+     "bad.json:1:1: this is the configuration of an adapter, without its base "
+     "model" WITH_MODEL_TYPE},
+    {R"({"_class_name": "UNet2DConditionModel"})",
+     "bad.json:1:1: this is the configuration of a diffusion model" WITH_MODEL_TYPE},
+    {R"({"zero_optimization": {"stage": 3}})",
+     "bad.json:1:1: this is a DeepSpeed configuration" WITH_MODEL_TYPE},
+    {"{}",
+     "bad.json:1:1: model_type is missing; expected one of gpt2, llama, mistral, qwen2, qwen3"},
+    {"[]", "bad.json:1:1: this file is a list; expected a map"},
+    {"llama", "bad.json:1:1: this file is 'llama'; expected a map"},
+};
+INSTANTIATE_TEST_SUITE_P(Formats, OtherFormat, testing::ValuesIn(kFormats));
+
+// Real files of architectures that are not there yet.
+class Refused : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+TEST_P(Refused, ByTheNameOfItsArchitecture) {
+  const auto& [name, type] = GetParam();
+  const std::string path = fmt::format("{}/tests/model/refused/{}.json", OFFSIM_SOURCE_DIR, name);
+  const std::string expected = fmt::format(
+      "architecture '{}' is not supported yet; supported: gpt2, llama, mistral, qwen2, qwen3",
+      type);
+  try {
+    read_config(path);
+    FAIL() << path << " was accepted";
+  } catch (const InputError& error) {
+    EXPECT_EQ(error.place().file, path);
+    EXPECT_GT(error.place().line, 0);
+    EXPECT_TRUE(std::string_view(error.what()).ends_with(": " + expected)) << error.what();
+  }
+}
+INSTANTIATE_TEST_SUITE_P(
+    Files, Refused,
+    testing::Values(std::pair("deepseek-v3", "deepseek_v3"), std::pair("gemma-2-9b", "gemma2"),
+                    std::pair("gemma-3-4b", "gemma3"), std::pair("gpt-neox-20b", "gpt_neox"),
+                    std::pair("gpt-oss-20b", "gpt_oss"), std::pair("mixtral-8x7b", "mixtral"),
+                    std::pair("opt-1.3b", "opt"), std::pair("phi-4", "phi3"),
+                    std::pair("qwen2.5-vl-7b", "qwen2_5_vl"), std::pair("t5-3b", "t5")));
+
+}  // namespace
+}  // namespace offsim::model

@@ -16,8 +16,8 @@ struct Model {
   std::int64_t parameters;
 };
 
-// Sums over the published checkpoints, tied heads once (hf_configs of the model cards and, for the
-// two measured shapes, sum(p.numel()) in PyTorch).
+// Sums over the tensors of the published checkpoints, tied heads once; for the two measured shapes
+// (llama-1b-24x2048, llama-3b-28x3072) what PyTorch counts.
 constexpr Model kModels[] = {
     {"gpt2", 124'439'808},
     {"gpt2-medium", 354'823'168},
