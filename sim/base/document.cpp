@@ -106,9 +106,27 @@ class TreeBuilder {
 
 // ---- YAML
 
+// Whether the quoted text that begins at `at` ends: yaml-cpp takes the end of the file for a
+// closing quote when a line break comes before it.
+bool quote_closes(const std::string& text, std::size_t at) {
+  const char quote = text[at];
+  for (++at; at < text.size(); ++at) {
+    if (quote == '"' && text[at] == '\\') {
+      ++at;
+    } else if (text[at] == quote) {
+      if (quote == '"' || at + 1 == text.size() || text[at + 1] != quote) {
+        return true;
+      }
+      ++at;  // '' is a quote inside a single-quoted text
+    }
+  }
+  return false;
+}
+
 class YamlEvents : public YAML::EventHandler {
  public:
-  YamlEvents(const std::string& file, TreeBuilder& tree) : file_(file), tree_(tree) {}
+  YamlEvents(const std::string& text, const std::string& file, TreeBuilder& tree)
+      : text_(text), file_(file), tree_(tree) {}
 
   void OnDocumentStart(const YAML::Mark& mark) override {
     if (++documents_ > 1) {
@@ -130,6 +148,10 @@ class YamlEvents : public YAML::EventHandler {
                 const std::string& value) override {
     refuse_anchor(mark, anchor);
     refuse_tag(mark, tag);
+    const auto first = static_cast<std::size_t>(mark.pos);
+    if ((text_[first] == '"' || text_[first] == '\'') && !quote_closes(text_, first)) {
+      throw InputError(at(mark), "this text has no closing quote");
+    }
     tree_.scalar(at(mark), value, tag == "!");
   }
   void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -158,14 +180,16 @@ class YamlEvents : public YAML::EventHandler {
                        "expected the value written out");
     }
   }
-  // yaml-cpp's own marks: "?" for plain nodes, "!" for quoted text, "" for nothing.
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
-    if (tag != "?" && tag != "!" && !tag.empty()) {
+    // yaml-cpp itself says "?" of plain nodes, "!" of quoted text and "" of the rest.
+    const bool own = tag == "?" || tag == "!" || tag.empty();
+    if (!own || text_[static_cast<std::size_t>(mark.pos)] == '!') {
       throw InputError(at(mark), fmt::format("tags ({}) are not accepted", tag),
                        "expected a plain value");
     }
   }
 
+  const std::string& text_;
   const std::string& file_;
   TreeBuilder& tree_;
   int documents_ = 0;
@@ -183,7 +207,7 @@ bool indented_by_tab(const std::string& text, int zero_based_line) {
 
 Node parse_yaml(const std::string& text, const std::string& file) {
   TreeBuilder tree;
-  YamlEvents events(file, tree);
+  YamlEvents events(text, file, tree);
   try {
     std::istringstream in(text);
     YAML::Parser parser(in);

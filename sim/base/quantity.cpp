@@ -151,15 +151,16 @@ std::string three_digits(double value) {
   return fmt::format("{:.{}f}", value, decimals);
 }
 
-// The largest unit in which the value does not read below 1; `units` go from small to large.
+// The largest unit in which the value does not read below 1; `units` go from small to large. Zero
+// is zero of the plain unit.
 std::string show_in(double value, std::span<const Scale> units) {
   const Scale* best = units.data();
   for (const Scale& unit : units) {
-    if (std::abs(value) >= unit.factor * 0.9995) {
+    if (value == 0 ? unit.factor == 1 : std::abs(value) >= unit.factor * 0.9995) {
       best = &unit;
     }
   }
-  return fmt::format("{} {}", three_digits(value / best->factor), best->unit);
+  return fmt::format("{} {}", value == 0 ? "0" : three_digits(value / best->factor), best->unit);
 }
 
 }  // namespace
@@ -235,7 +236,7 @@ std::string show(Bytes b) {
 std::string show(Seconds t) {
   constexpr std::array kUnits = {Scale{"ns", 1e-9}, Scale{"us", 1e-6}, Scale{"ms", 1e-3},
                                  Scale{"s", 1}};
-  return t.value == 0 ? "0 s" : show_in(t.value, kUnits);
+  return show_in(t.value, kUnits);
 }
 
 std::string show(BytesPerSecond r) { return show_in(r.value, std::span(kBandwidthUnits).first(6)); }

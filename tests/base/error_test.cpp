@@ -1,0 +1,39 @@
+// Is a message one readable line, whatever the input held?
+#include "sim/base/error.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace offsim {
+namespace {
+
+TEST(InputError, ReadsPlaceWrongExpected) {
+  EXPECT_STREQ(InputError({"s.yaml", 3, 14}, "x is 'y'", "expected a number").what(),
+               "s.yaml:3:14: x is 'y'; expected a number");
+  EXPECT_STREQ(InputError({"s.yaml"}, "no such file").what(), "s.yaml: no such file");
+  EXPECT_STREQ(InputError({}, "nothing to run").what(), "nothing to run");
+}
+
+TEST(InputError, StaysOneLine) {
+  const std::string message = InputError({"a\nb"}, "key 'c\r\n\x1b[31m'").what();
+  EXPECT_EQ(message, "a?b: key 'c???[31m'");
+}
+
+TEST(InputError, CutsWhatNobodyReads) {
+  const std::string message = InputError({}, std::string(10'000, 'x')).what();
+  EXPECT_LT(message.size(), 700U);
+  EXPECT_THAT(message, testing::EndsWith(" ..."));
+}
+
+TEST(SimAssert, NamesConditionAndReason) {
+  try {
+    SIM_ASSERT(1 + 1 == 3, "sums must hold");
+    FAIL() << "the assertion passed";
+  } catch (const InternalError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("1 + 1 == 3 does not hold: sums must hold"));
+  }
+  EXPECT_NO_THROW(SIM_ASSERT(true, "never seen"));
+}
+
+}  // namespace
+}  // namespace offsim
