@@ -10,6 +10,12 @@ namespace offsim::machine {
 
 namespace {
 
+// Whether the figure is measured: a table or curve in place of an efficiency.
+bool is_measured(View& map, std::string_view key) {
+  const Node* const node = map.get(key);
+  return node != nullptr && (node->find("rows") != nullptr || node->find("points") != nullptr);
+}
+
 // Rows of measured kernels, long enough to be more than a launch.
 FigureReader::Table kernel_rows(View& map, std::string_view key, std::size_t sizes,
                                 FigureReader& figures) {
@@ -28,19 +34,14 @@ Efficiency fitted(const std::vector<Sample>& samples, FigureId figure, const Vie
                   std::string_view key) {
   if (samples.empty() || samples.size() < samples.front().features.size()) {
     throw InputError(map.place_of(key),
-                     fmt::format("{}.{} has too few points of 60 us or more", map.path(), key),
+                     fmt::format("{}.{} has too few rows of 60 us or more", map.path(), key),
                      "expected at least four, or an efficiency: {value: 70 %, ...}");
   }
   return {fit_correction(samples), figure};
 }
 
-bool has_points(View& map, std::string_view key) {
-  const Node* const node = map.get(key);
-  return node != nullptr && node->find("points") != nullptr;
-}
-
 Efficiency read_product(View& map, FigureReader& figures, const Accelerator& a) {
-  if (!has_points(map, "gemm")) {
+  if (!is_measured(map, "gemm")) {
     const Known<double> efficiency = figures.fraction(map, "gemm");
     return {unmeasured_product(efficiency.value), efficiency.figure};
   }
@@ -56,7 +57,7 @@ Efficiency read_product(View& map, FigureReader& figures, const Accelerator& a) 
 
 Efficiency read_attention(View& map, FigureReader& figures, const Accelerator& a, bool backward) {
   const std::string_view key = backward ? "attention_backward" : "attention_forward";
-  if (!has_points(map, key)) {
+  if (!is_measured(map, key)) {
     const Known<double> efficiency = figures.fraction(map, key);
     return {unmeasured_attention(efficiency.value, backward), efficiency.figure};
   }
@@ -71,7 +72,7 @@ Efficiency read_attention(View& map, FigureReader& figures, const Accelerator& a
 }
 
 Curve read_elementwise(View& map, FigureReader& figures, const Accelerator& a) {
-  if (has_points(map, "elementwise")) {
+  if (is_measured(map, "elementwise")) {
     return figures.curve(map, "elementwise", as_bytes, as_bandwidth);
   }
   const Known<double> efficiency = figures.fraction(map, "elementwise");

@@ -9,10 +9,6 @@ namespace offsim::machine {
 
 namespace {
 
-FigureId weakest(const Machine& machine, std::initializer_list<FigureId> ids) {
-  return *std::ranges::max_element(ids, {}, [&](FigureId id) { return machine.figure(id).spread; });
-}
-
 const Known<FlopsPerSecond>& peak(const Accelerator& accelerator, Math math) {
   switch (math) {
     case Math::kBf16:
@@ -59,8 +55,7 @@ Cost gemm_time(const Machine& machine, const Gemm& gemm) {
   const double slower = gemm.sustained && !estimate.memory_bound ? a.sustained.value : 1;
   const double seconds =
       estimate.seconds * a.gemm.correction.factor(estimate.features, estimate.where) * slower;
-  const FigureId roof = estimate.memory_bound ? a.memory_bandwidth.figure : rate.figure;
-  return at_least_floor(machine, seconds, weakest(machine, {a.gemm.figure, roof}));
+  return at_least_floor(machine, seconds, a.gemm.figure);
 }
 
 Cost attention_time(const Machine& machine, const Attention& t) {
@@ -74,7 +69,7 @@ Cost attention_time(const Machine& machine, const Attention& t) {
   const double seconds = estimate.seconds *
                          efficiency.correction.factor(estimate.features, estimate.where) *
                          (t.sustained ? a.sustained.value : 1);
-  return at_least_floor(machine, seconds, weakest(machine, {efficiency.figure, rate.figure}));
+  return at_least_floor(machine, seconds, efficiency.figure);
 }
 
 Cost elementwise_time(const Machine& machine, Bytes moved) {

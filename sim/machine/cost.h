@@ -1,10 +1,11 @@
 // What work costs on a machine: pure functions from a machine and a shape to seconds or rates, and
 // the figure that decides.
 //
-// Where a cost rests on several figures, the one with the largest spread is named. Nothing here
-// knows of other work that runs at the same time: the engine shares capacities. Measured points
-// win; otherwise the formulas that stand at each function. Sources: the machine file's figures.
-// Left out: whatever a framework decides (which kernels run), alignment and layout of matrices.
+// Where a cost rests on several figures, the least certain is named: an efficiency before its peak.
+// Nothing here knows of other work that runs at the same time: the engine shares capacities.
+// Measured points win; otherwise the formulas that stand at each function. Sources: the machine
+// file's figures. Left out: whatever a framework decides (which kernels run), alignment and layout
+// of matrices.
 #pragma once
 
 #include <cstdint>

@@ -12,13 +12,34 @@ double as_flops(std::string_view text, const Place& place) {
   return parse_flops_rate(text, place).value;
 }
 
-double cell(const Node& node, Parse parse, const std::string& what) {
-  const double value = parse(to_text(node, what), node.place);
+// Requires: `text` is what a person wrote at `place`, under the name `what`.
+double positive(std::string_view text, const Place& place, Parse parse, const std::string& what) {
+  const double value = parse(text, place);
   if (value <= 0) {
-    throw InputError(node.place, fmt::format("{} is '{}'", what, node.scalar),
-                     "expected more than zero");
+    throw InputError(place, fmt::format("{} is '{}'", what, text), "expected more than zero");
   }
   return value;
+}
+
+double cell(const Node& node, Parse parse, const std::string& what) {
+  return positive(to_text(node, what), node.place, parse, what);
+}
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(' ');
+  return first == std::string_view::npos
+             ? std::string_view()
+             : text.substr(first, text.find_last_not_of(' ') - first + 1);
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> out;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(separator), text.size());
+    out.push_back(trimmed(text.substr(0, end)));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
 }
 
 }  // namespace
@@ -101,22 +122,21 @@ Known<double> FigureReader::number(View& in, std::string_view key) {
 FigureReader::Table FigureReader::table(View& in, std::string_view key,
                                         const std::vector<Parse>& columns) {
   View map = in.map(key);
-  const Node& points = map.need("points");
-  const std::string what = map.path() + ".points";
-  if (points.kind != Node::Kind::kList || points.items.empty()) {
-    throw InputError(points.place, what + " is not a list of rows",
-                     "expected [[x, y], ...] with at least one row");
-  }
+  const Node& block = map.need("rows");
+  const std::string what = map.path() + ".rows";
   Table out;
   double largest = 0;
-  for (const Node& row : points.items) {
-    if (row.kind != Node::Kind::kList || row.items.size() != columns.size()) {
-      throw InputError(row.place, fmt::format("a row of {} has another length", what),
-                       fmt::format("expected {} values", columns.size()));
+  Place place{block.place.file, block.place.line, 0};  // of the '|'; the rows follow it
+  for (const std::string_view line : split(to_text(block, what), '\n')) {
+    ++place.line;
+    const std::vector<std::string_view> cells = split(line, ',');
+    if (cells.size() != columns.size()) {
+      throw InputError(place, fmt::format("'{}' in {} has {} cells", line, what, cells.size()),
+                       fmt::format("expected {}, separated by commas", columns.size()));
     }
     std::vector<double>& values = out.rows.emplace_back();
     for (std::size_t i = 0; i < columns.size(); ++i) {
-      values.push_back(cell(row.items[i], columns[i], what));
+      values.push_back(positive(cells[i], place, columns[i], what));
     }
     largest = std::max(largest, values.back());
   }
@@ -125,17 +145,27 @@ FigureReader::Table FigureReader::table(View& in, std::string_view key,
 }
 
 Curve FigureReader::curve(View& in, std::string_view key, Parse x, Parse y) {
-  const Table rows = table(in, key, {x, y});
+  View map = in.map(key);
+  const Node& points = map.need("points");
+  const std::string what = map.path() + ".points";
+  if (points.kind != Node::Kind::kList || points.items.empty()) {
+    throw InputError(points.place, what + " is not a list of points",
+                     "expected [[x, y], ...] with at least one");
+  }
   Curve out;
-  out.figure = rows.figure;
-  for (const std::vector<double>& row : rows.rows) {
-    if (!out.x.empty() && row[0] <= out.x.back()) {
-      throw InputError(in.place_of(key), fmt::format("{}.{}.points do not ascend", in.path(), key),
+  for (const Node& point : points.items) {
+    if (point.kind != Node::Kind::kList || point.items.size() != 2) {
+      throw InputError(point.place, "a point of " + what + " is not a pair", "expected [x, y]");
+    }
+    const double at = cell(point.items[0], x, what);
+    if (!out.x.empty() && at <= out.x.back()) {
+      throw InputError(point.place, what + " do not ascend",
                        "expected each x larger than the one before");
     }
-    out.x.push_back(row[0]);
-    out.y.push_back(row[1]);
+    out.x.push_back(at);
+    out.y.push_back(cell(point.items[1], y, what));
   }
+  out.figure = add(map, std::ranges::max(out.y));
   return out;
 }
 

@@ -1,8 +1,9 @@
 // Reads figures, curves and tables of a machine file, and keeps the list of figures. Not public.
 //
-// A figure is {value: 55 GB/s, source: measured, spread: 3 %, from: raw/records.jsonl}; a curve has
-// points: [[1 MiB, 34.2 GB/s], ...] in place of the value, a table longer rows. `spread` may be
-// left out. Values are positive; the x of a curve ascends.
+// A figure is {value: 55 GB/s, source: measured, spread: 3 %, from: raw/records.jsonl}; in place of
+// the value a curve has points: [[1 MiB, 34.2 GB/s], ...] and a table rows: a block of text, one
+// row a line, cells separated by commas (yaml-cpp reads a block five times faster than lists).
+// `spread` may be left out. Values are positive; the x of a curve ascends.
 #pragma once
 
 #include <string_view>
@@ -43,7 +44,7 @@ class FigureReader {
   Known<double> number(View& in, std::string_view key);
   Curve curve(View& in, std::string_view key, Parse x, Parse y);
 
-  // Rows of `points`, each with one number a parser; counts as one figure.
+  // Rows with one cell a parser; counts as one figure.
   struct Table {
     std::vector<std::vector<double>> rows;
     FigureId figure = kNoFigure;

@@ -1,0 +1,259 @@
+#!/usr/bin/env python3
+"""Writes h200-16core-vm.yaml from the records in raw/: python3 make_machine.py > h200-16core-vm.yaml
+
+Medians, rates and the little algebra that the records need; each figure says how. Standard library only. What was
+not measured on that machine is marked assumed or published, with its reason or address.
+"""
+import json
+import math
+import pathlib
+import statistics
+
+RAW = pathlib.Path(__file__).parent / "raw"
+COMPONENTS, HOST1, HOST2 = "h200-components.jsonl", "h200-host-1.jsonl", "h200-host-2.jsonl"
+GIB = 2**30
+
+
+def records(file, kind, **fields):
+    rows = (json.loads(line) for line in (RAW / file).read_text().splitlines())
+    found = [r for r in rows if r["kind"] == kind and all(r[k] == v for k, v in fields.items())]
+    assert found, (file, kind, fields)
+    return found
+
+
+def typical(values):
+    """The median; where the runs differ by more than twice, the best: the others touched new pages first."""
+    values = values if isinstance(values, list) else [values]
+    return min(values) if max(values) > 2 * min(values) else statistics.median(values)
+
+
+def rate(value):
+    return f"{value / 1e9:.4g} GB/s"
+
+
+def elements(value):
+    return f"{value / 1e9:.4g} G/s"
+
+
+def size(value):
+    for unit, step in (("GiB", GIB), ("MiB", 2**20), ("KiB", 2**10)):
+        if value >= step and value % step == 0:
+            return f"{value // step} {unit}"
+    return f"{value} B"
+
+
+def seconds(value):
+    return f"{value * 1e6:.5g} us"
+
+
+def figure(value, source, origin, spread=None):
+    middle = f", spread: {spread}" if spread else ""
+    return f'{{value: {value}, source: {source}{middle}, from: "{origin}"}}'
+
+
+def measured(value, file, how="", spread=None):
+    return figure(value, "measured", f"raw/{file}" + (f": {how}" if how else ""), spread)
+
+
+def head(file, how, spread):
+    middle = f", spread: {spread}" if spread else ""
+    return f'source: measured{middle}, from: "raw/{file}' + (f": {how}" if how else "") + '"'
+
+
+def curve(rows, file, how="", spread=None):
+    body = ", ".join(f"[{x}, {y}]" for x, y in rows)
+    return f"{{{head(file, how, spread)},\n      points: [{body}]}}"
+
+
+def table(rows, file, how, indent="    "):
+    lines = "\n".join(f"{indent}  " + ", ".join(str(v) for v in row) for row in rows)
+    return f"\n{indent}" + head(file, how, None).replace(", from", f"\n{indent}from") + f"\n{indent}rows: |\n{lines}"
+
+
+def ascending(rows):
+    """Pools neighbours until the speeds do not fall: more threads are never slower, noise is."""
+    pools = [[[x], [y]] for x, y in rows]
+    i = 0
+    while i + 1 < len(pools):
+        if statistics.mean(pools[i][1]) > statistics.mean(pools[i + 1][1]):
+            pools[i] = [pools[i][0] + pools[i + 1][0], pools[i][1] + pools[i + 1][1]]
+            del pools[i + 1]
+            i = max(i - 1, 0)
+        else:
+            i += 1
+    return [(x, statistics.mean(ys)) for xs, ys in pools for x in xs]
+
+
+def accelerator():
+    gemm = [(r["m"], r["k"], r["n"], seconds(r["s"])) for r in records(COMPONENTS, "gemm") if r["s"] >= 60e-6]
+    attention = records(COMPONENTS, "attn_causal")
+    rows = {d: [(r["b"], r["h"], r["s"], r["d"], seconds(r[f"{d}_s"])) for r in attention] for d in ("fwd", "bwd")}
+    moved = [(2 * r["bytes"], 2 * r["bytes"] / r["s"]) for r in records(COMPONENTS, "elementwise_mul_out") if r["s"] >= 60e-6]
+    adam32, adam16 = records(COMPONENTS, "gpu_adam_fused_fp32")[0], records(HOST2, "gpu_adam_fused_bf16")[0]
+    sheet = "https://www.nvidia.com/en-us/data-center/h200/"
+    layers = "raw/h200-host-1.jsonl: llama_layer, long runs, over the sum of their kernels in short runs"
+    return f"""accelerator:
+  name: NVIDIA H200
+  vendor: NVIDIA
+  multiprocessors: 132
+  memory: {figure("139.8 GiB", "assumed", "total capacity in out-of-memory messages of PyTorch on H200 hosts; nvidia-smi prints 143771 MiB", "1 %")}
+  memory_bandwidth: {figure("4.8 TB/s", "datasheet", sheet)}
+  peak:
+    bf16: {figure("989 TFLOPS", "datasheet", sheet)}
+    fp16: {figure("989 TFLOPS", "datasheet", sheet)}
+    tf32: {figure("494 TFLOPS", "datasheet", sheet)}
+    fp32: {figure("67 TFLOPS", "datasheet", sheet)}
+  sustained: {figure(1.047, "measured", layers)}
+  kernel_floor: {figure("3 us", "assumed", "start and end of a small kernel in a full queue; the records below 60 us time launches")}
+  gemm: {table(gemm, COMPONENTS, "rows are m, k, n, time; bf16, random data")}
+  attention_forward: {table(rows["fwd"], COMPONENTS, "rows are batch, heads, sequence, head size, time; causal")}
+  attention_backward: {table(rows["bwd"], COMPONENTS, "as attention_forward")}
+  elementwise: {curve([(size(m), rate(r)) for m, r in moved], COMPONENTS, "elementwise_mul_out, bytes read plus written", "5 %")}
+  adam_f32: {measured(elements(adam32["n"] / adam32["s"]), COMPONENTS)}
+  adam_bf16: {measured(elements(adam16["n"] / typical(adam16["s"])), HOST2)}
+"""
+
+
+def kernel_curves():
+    """Elements a second by size, 16 threads; kernel of our catalog: (kind and fields of the record, bytes)."""
+    names = {}
+    for dtype in ("f32", "bf16"):
+        for op in ("mul", "copy", "add", "zero", "norm", "isinf_any"):
+            names[f"{op}_{dtype}"] = ("cpu_op", {"op": op + ("" if op in ("norm", "isinf_any") else "_"), "dtype": dtype})
+        names[f"adam_torch_fused_{dtype}"] = ("adam_torch_fused", {"dtype": dtype})
+        names[f"adam_torch_loop_{dtype}"] = ("adam_torch_loop", {"dtype": dtype})
+    names["cast_f32_bf16"] = ("cpu_op", {"op": "cast_f32_to_bf16"})
+    names["cast_bf16_f32"] = ("cpu_op", {"op": "cast_bf16_to_f32"})
+    names["adam_deepspeed_f32"] = ("adam_deepspeed_0.14.5", {"dtype": "f32"})
+    names["adam_deepspeed_bf16"] = ("adam_deepspeed_0.14.5", {"dtype": "bf16_params_f32_states"})
+    lines = []
+    for name, (kind, fields) in names.items():
+        rows = [(r["n"], elements(r["n"] / typical(r["s"]))) for r in records(HOST2, kind, **fields)]
+        lines.append(f"    {name}: {curve(rows, HOST2)}\n")
+    return "".join(lines)
+
+
+def thread_curves():
+    adam, stream = {}, {}
+    for r in records(HOST2, "adam_threads"):
+        adam.setdefault(r["threads"], []).append(r["n"] / typical(r["s"]))
+    for r in records(COMPONENTS, "cpu_adam_torch_fused"):
+        adam.setdefault(r["threads"], []).append(r["n"] / r["s"])
+    for r in records(HOST2, "cpu_op_threads"):
+        stream.setdefault(r["threads"], []).append(r["n"] / typical(r["s"]))
+
+    def rows(speeds):
+        return [(t, elements(s)) for t, s in ascending([(t, statistics.mean(v)) for t, v in sorted(speeds.items())])]
+    return f"""    adam: {curve(rows(adam), HOST2, "adam_threads and the fused Adam of h200-components.jsonl", "10 %")}
+    stream: {curve(rows(stream), HOST2, "mul_ by threads", "10 %")}
+"""
+
+
+def fresh_page_rates():
+    """Bytes a second of faulting alone: the writing of warm pages, the copy, the cast and the release taken out."""
+    one, sixteen = [], []
+    for r in records(HOST1, "page_touch"):
+        if r["threads"] in (1, 16):
+            (one if r["threads"] == 1 else sixteen).append(1 / (1 / r["fresh_gbs"] - 1 / r["warm_gbs"]) * 1e9)
+    release = page_release()
+    down = 12.8e9  # pageable D2H, large
+    for r in records(HOST2, "gpu_f32_to_pinned_bf16_blocking"):
+        if r["temp_mib"] >= 64:
+            bytes_ = r["temp_mib"] * 2**20
+            cast = bytes_ / 4 / cast_rate()
+            one.append(bytes_ / (typical(r["s"]) - bytes_ / down - bytes_ / release - cast))
+    return statistics.median(one), statistics.median(sixteen)
+
+
+def page_release():
+    return statistics.median(r["gib"] * GIB / typical(r["s"]) for r in records(HOST2, "munmap"))
+
+
+def cast_rate():
+    r = records(HOST2, "cpu_op", op="cast_f32_to_bf16")[0]
+    return r["n"] / typical(r["s"])
+
+
+def contention():
+    """Solved from three states of one record, with a byte of DMA counted as a byte of DRAM:
+         Adam and H2D     Adam keeps its 28 n / t bytes a second, H2D gets the rest: dram = adam + h2d
+         Adam and duplex  nobody is at his own limit, shares follow the weights: dma / adam = 2 w
+       The first also says that at Adam's full speed a copy is held below its own limit, so w <= h2d / adam. The two
+       differ by a sixth; the weight is their geometric mean."""
+    r = records(COMPONENTS, "contention")[0]
+    adam = 28 * 268435456 / statistics.median(r["adam_s_alone"])
+    h2d = statistics.median(r["h2d_gbs_during_adam"]) * 1e9
+    duplex = statistics.median(r["duplex_gbs_during_adam"]) * 1e9
+    dram = adam + h2d
+    weight = math.sqrt((h2d / adam) * (duplex / 2 / (dram - duplex)))
+    return dram, weight
+
+
+def host():
+    one, sixteen = fresh_page_rates()
+    dram, weight = contention()
+    add = records(COMPONENTS, "cpu_copy", threads=1)[0]["add_inplace_gbs"]
+    pinned = [r["gib"] * GIB / r["s"] for r in records(HOST1, "pinned_alloc") if r["s"] > 0]
+    few = "solved from few records: Adam alone, H2D during Adam, duplex during Adam"
+    return f"""host:
+  name: 16 cores of an Intel Xeon, virtual machine
+  cores: 16
+  avx: true
+  memory: {measured("125 GiB", COMPONENTS, "free, in the env record", "1 %")}
+  dram: {measured(rate(dram), COMPONENTS, few, "10 %")}
+  core_bandwidth: {measured(f"{add} GB/s", COMPONENTS, "add_inplace on one thread", "10 %")}
+  core_speed: {measured(1, HOST2, "the rates of frameworks/pytorch-2.11.yaml are of this core")}
+  dma_weight: {measured(f"{weight:.3f}", COMPONENTS, few, "15 %")}
+  fresh_pages: {curve([(1, rate(one)), (16, rate(sixteen))], HOST1, "page_touch, and the blocking copies of h200-host-2.jsonl", "20 %")}
+  page_release: {measured(rate(page_release()), HOST2, "munmap")}
+  pinned_alloc: {measured(rate(statistics.mean(pinned)), HOST1, "", "15 %")}
+  kernels:
+{kernel_curves()}  threads:
+{thread_curves()}"""
+
+
+def link():
+    copies = records(COMPONENTS, "copy")
+    large = [r for r in copies if r["mib"] >= 256]
+    call = records(HOST1, "small_copies_64k")[0]["host_us"] * 1e-6
+    best = {d: statistics.mean(r["mib"] * 2**20 / r[f"{d}_pinned_s"] for r in large) for d in ("h2d", "d2h")}
+    # Between 1 and 16 MiB a copy is host call + latency + bytes / rate.
+    latency = statistics.mean(r[f"{d}_pinned_s"] - call - r["mib"] * 2**20 / best[d]
+                              for r in copies if 1 <= r["mib"] <= 16 for d in ("h2d", "d2h"))
+    total = statistics.median(records(COMPONENTS, "duplex")[0]["total_gbs"]) * 1e9
+    pageable = {d: [(f'{r["mib"]} MiB', rate(r["mib"] * 2**20 / r[f"{d}_pageable_s"])) for r in copies] for d in best}
+    return f"""link:
+  name: PCIe 5.0 x16
+  h2d: {measured(rate(best["h2d"]), COMPONENTS)}
+  d2h: {measured(rate(best["d2h"]), COMPONENTS)}
+  total: {measured(rate(total), COMPONENTS, "duplex")}
+  latency: {measured(seconds(latency), COMPONENTS, "copies of 1 to 16 MiB less bytes / rate less the host's call", "50 %")}
+  pageable_h2d: {curve(pageable["h2d"], COMPONENTS, "", "10 %")}
+  pageable_d2h: {curve(pageable["d2h"], COMPONENTS, "", "10 %")}
+"""
+
+
+def drive():
+    runs = records(COMPONENTS, "disk_direct", block=1048576)
+    best = {k: max(float(r[f"{k}_gbs"]) for r in runs) * 1e9 for k in ("read", "write")}
+    return f"""drives:
+  - name: virtual disk
+    capacity: {measured("252 GB", COMPONENTS, "df, in the env record", "1 %")}
+    read: {measured(rate(best["read"]), COMPONENTS, "disk_direct, blocks of 1 MiB", "50 %")}
+    write: {measured(rate(best["write"]), COMPONENTS, "disk_direct, blocks of 1 MiB", "50 %")}
+    mixed: {figure("90 %", "assumed", "time sharing with a tenth lost to turns")}
+    latency: {figure("300 us", "assumed", "one block of 1 MiB already reaches the full rate")}
+"""
+
+
+def main():
+    print("# Made by make_machine.py from raw/*.jsonl: one H200 in a virtual machine with 16 cores and 128 GiB. Do not edit.")
+    print("title: one H200 141 GB on PCIe 5.0, 16 cores, 128 GiB (measured)")
+    print("gpus: 1")
+    print("framework: pytorch-2.11")
+    print(accelerator() + host() + link() + drive(), end="")
+    print('price: {value: 3.35 USD/h, date: "2026-05", source: published, spread: 30 %, '
+          'from: "https://www.mercatus-ai.com/blog/cloud-gpu-pricing: 2.50 to 4.50 outside the large clouds"}')
+
+
+main()
