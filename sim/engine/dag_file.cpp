@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::int64_t kLargestAmount = std::int64_t{1} << 53;
 constexpr std::size_t kMostActivities = std::numeric_limits<std::uint32_t>::max();
-constexpr std::string_view kBlanks = " \t\r\v\f";
+
+bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 // The whole word as a number, or nothing.
 template <class Number>
@@ -70,10 +71,11 @@ class DagReader {
     if (!in) {
       throw InputError({path_}, "cannot be opened");
     }
-    std::vector<char> buffer(kLongestDagLine + 2);  // one more than the line and its end
+    std::vector<char> buffer(kLongestDagLine + 1);
     while (in.getline(buffer.data(), static_cast<std::streamsize>(buffer.size()))) {
       ++line_no_;
-      line_ = std::string_view(buffer.data());
+      // getline() counts the line end that it took, which the last line may lack.
+      line_ = std::string_view(buffer.data(), static_cast<std::size_t>(in.gcount()) - (in.eof() ? 0 : 1));
       read_line(line_.substr(0, line_.find('#')));
     }
     if (in.bad()) {
@@ -100,10 +102,10 @@ class DagReader {
 
   // Takes the next word off `rest`; an empty one at its end.
   static std::string_view next_word(std::string_view& rest) {
-    rest.remove_prefix(std::min(rest.find_first_not_of(kBlanks), rest.size()));
-    const std::string_view word = rest.substr(0, rest.find_first_of(kBlanks));
-    rest.remove_prefix(word.size());
-    return word;
+    const auto* const begin = std::find_if_not(rest.begin(), rest.end(), is_blank);
+    const auto* const end = std::find_if(begin, rest.end(), is_blank);
+    rest = std::string_view(end, rest.end());
+    return {begin, end};
   }
 
   void read_line(std::string_view rest) {
@@ -187,18 +189,18 @@ class DagReader {
     if (kind != "exec" && kind != "xfer") {
       fail(kind, fmt::format("unknown kind of activity '{}'", kind), "exec or xfer");
     }
-    std::vector<Use> uses;
-    for (std::string_view rest = resources; !rest.empty();) {
-      const std::string_view name = rest.substr(0, rest.find('+'));
-      uses.push_back({resource_of(kind, name), 1});
-      rest.remove_prefix(std::min(name.size() + 1, rest.size()));
+    if (kind == "exec" && resources.find('+') != std::string_view::npos) {
+      fail(resources, fmt::format("'{}' is no exec resource", resources), "exec on one resource");
     }
-    for (std::size_t i = 0; i < uses.size(); ++i) {
-      for (std::size_t j = 0; j < i; ++j) {
-        if (uses[i].resource == uses[j].resource) {
-          fail(resources, fmt::format("'{}' names a link twice", resources), "each link once");
-        }
+    std::vector<Use> uses;
+    for (std::size_t begin = 0; begin <= resources.size();) {
+      const std::string_view name = resources.substr(begin, resources.find('+', begin) - begin);
+      const Use use{resource_of(kind, name), 1};
+      if (std::ranges::find(uses, use) != uses.end()) {
+        fail(resources, fmt::format("'{}' names a link twice", resources), "each link once");
       }
+      uses.push_back(use);
+      begin += name.size() + 1;
     }
     const DemandId demand = dag_.builder.demand(kUnlimitedRate, 1, uses);
     demands_.emplace(key_, demand);

@@ -23,24 +23,6 @@ Sharing::Sharing(std::span<const Resource> resources, std::span<const Demand> de
   }
 }
 
-void Sharing::add(DemandId demand) {
-  ++states_[index(demand)].members;
-  touch(demand);
-}
-
-void Sharing::remove(DemandId demand) {
-  SIM_ASSERT(states_[index(demand)].members > 0, "only a member can be removed");
-  --states_[index(demand)].members;
-  touch(demand);
-}
-
-void Sharing::touch(DemandId demand) {
-  if (!states_[index(demand)].touched) {
-    states_[index(demand)].touched = true;
-    touched_.push_back(demand);
-  }
-}
-
 void Sharing::list(DemandId demand) {
   if (!states_[index(demand)].listed) {
     states_[index(demand)].listed = true;
@@ -74,7 +56,7 @@ std::span<const DemandId> Sharing::solve() {
       continue;
     }
     for (const Use& use : uses_of(d)) {
-      if (!rooms_[index(use.resource)].gathered) {
+      if (!users_[index(use.resource)].empty() && !rooms_[index(use.resource)].gathered) {
         gather(use.resource);
         fill();
       }

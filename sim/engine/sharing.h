@@ -34,8 +34,14 @@ class Sharing {
   Sharing(std::span<const Resource> resources, std::span<const Demand> demands,
           std::span<const Use> uses);
 
-  void add(DemandId demand);      // one more activity runs
-  void remove(DemandId demand);   // Requires: one does
+  void add(DemandId demand) {   // one more activity runs
+    ++states_[index(demand)].members;
+    touch(demand);
+  }
+  void remove(DemandId demand) {   // Requires: one does
+    --states_[index(demand)].members;
+    touch(demand);
+  }
 
   // Brings the rates up to date. Returns, without repetition, the demands that were added to or removed from since the last
   // call and those whose rates were solved again; valid until the next call.
@@ -63,7 +69,12 @@ class Sharing {
     double level() const { return left / weight; }
   };
 
-  void touch(DemandId demand);
+  void touch(DemandId demand) {
+    if (!states_[index(demand)].touched) {
+      states_[index(demand)].touched = true;
+      touched_.push_back(demand);
+    }
+  }
   void list(DemandId demand);
   void attach(DemandId demand);
   void detach(DemandId demand);
