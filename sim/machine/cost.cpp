@@ -72,10 +72,15 @@ Cost attention_time(const Machine& machine, const Attention& t) {
   return at_least_floor(machine, seconds, efficiency.figure);
 }
 
-Cost elementwise_time(const Machine& machine, Bytes moved) {
+Cost elementwise_time(const Machine& machine, Bytes moved, double indexed) {
   const Curve& rate = machine.accelerator.elementwise;
   const auto bytes = static_cast<double>(moved.value);
-  return at_least_floor(machine, bytes / rate.at(std::max(bytes, 1.0)), rate.figure);
+  const double streaming = bytes / rate.at(std::max(bytes, 1.0));
+  const Known<ElementsPerSecond>& addresses = machine.framework.indexed;
+  const double finding =
+      indexed / (addresses.value.value * static_cast<double>(machine.accelerator.multiprocessors));
+  return finding > streaming ? at_least_floor(machine, finding, addresses.figure)
+                             : at_least_floor(machine, streaming, rate.figure);
 }
 
 Cost gpu_adam_time(const Machine& machine, double elements, Bytes element) {

@@ -50,8 +50,10 @@ struct Attention {
 };
 Cost attention_time(const Machine& machine, const Attention& attention);
 
-// A kernel bound by memory, by the bytes it reads and writes: max(floor, moved / rate(moved)).
-Cost elementwise_time(const Machine& machine, Bytes moved);
+// A kernel bound by memory, by the bytes it reads and writes, or by the addresses it computes when
+// it has `indexed` elements to find (broadcasts, strides, mixed types):
+// max(floor, bytes / rate(bytes), indexed / (multiprocessors x framework.indexed)).
+Cost elementwise_time(const Machine& machine, Bytes moved, double indexed = 0);
 
 // Fused Adam on the GPU; parameters, gradients and moments all have one type of 4 or 2 bytes. Not
 // measured: as an elementwise kernel of 7 times that many bytes an element.

@@ -87,8 +87,12 @@ Framework read_framework(View map, FigureReader& figures) {
   f.launch_forward = figures.time(map, "launch_forward");
   f.launch_backward = figures.time(map, "launch_backward");
   f.copy_call = figures.time(map, "copy_call");
+  f.optimizer_tensor = figures.time(map, "optimizer_tensor");
+  f.checkpoint_call = figures.time(map, "checkpoint_call");
   f.launch_queue = static_cast<int>(map.integer("launch_queue", 1, 1'000'000));
   f.gpu_rounding = figures.bytes(map, "gpu_rounding");
+  f.gpu_workspace = figures.bytes(map, "gpu_workspace");
+  f.indexed = figures.elements(map, "indexed");
   f.pinned_power_of_two = map.boolean("pinned_power_of_two");
   f.map_threshold = figures.bytes(map, "map_threshold");
   f.process_resident = figures.bytes(map, "process_resident");

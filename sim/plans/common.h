@@ -1,0 +1,44 @@
+// Small things that every plan's loop does.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/model/tensors.h"
+#include "sim/plans/job.h"
+#include "sim/runtime/recorder.h"
+
+namespace offsim::plans {
+
+// Enters a phase; a loop with phase_sync synchronises the device first (workload key phase_sync).
+inline void enter(const Job& job, runtime::Recorder& gpu, runtime::Phase phase) {
+  if (job.workload.phase_sync) {
+    gpu.sync_device();
+  }
+  gpu.phase(phase);
+}
+
+inline void end_step(const Job& job, runtime::Recorder& gpu) {
+  if (job.workload.phase_sync) {
+    gpu.sync_device();
+  }
+  gpu.end_step();
+}
+
+inline std::int64_t count(const std::vector<model::Tensor>& tensors) {
+  std::int64_t sum = 0;
+  for (const model::Tensor& tensor : tensors) {
+    sum += tensor.numel();
+  }
+  return sum;
+}
+
+// A Work's name must say its size: works are interned by name.
+inline std::string sized(std::string_view what, std::int64_t elements) {
+  return fmt::format("{} ({} elements)", what, elements);
+}
+
+}  // namespace offsim::plans

@@ -1,0 +1,93 @@
+// One question: this model, this work, this machine, this plan with these options.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/base/config.h"
+#include "sim/machine/machine.h"
+#include "sim/model/shape.h"
+#include "sim/model/work.h"
+
+namespace offsim::plans {
+
+// bf16-mixed: fp32 parameters under autocast, or a 16-bit model with fp32 masters where the system keeps those.
+// bf16: parameters, gradients and Adam states all 16-bit. fp16-mixed as bf16-mixed with fp16.
+enum class Precision : std::uint8_t { kBf16Mixed, kBf16, kFp16Mixed, kFp32 };
+enum class Checkpointing : std::uint8_t { kNone, kFull };
+
+std::string_view to_string(Precision precision);
+std::string_view to_string(Checkpointing checkpointing);
+
+struct Workload {
+  std::int64_t micro_batch = 1;      // sequences a GPU
+  std::int64_t sequence = 1024;      // tokens
+  std::int64_t accumulation = 1;     // micro-batches a step
+  Checkpointing checkpointing = Checkpointing::kNone;
+  Precision precision = Precision::kBf16Mixed;
+  bool phase_sync = false;           // the training loop synchronises between forward, backward and step
+
+  model::Batch batch() const { return {micro_batch, sequence}; }
+  std::int64_t tokens_per_step() const { return micro_batch * sequence * accumulation; }
+};
+
+// An option of a plan, named and valued as in the real system.
+struct OptionSpec {
+  enum class Kind : std::uint8_t { kFlag, kCount, kChoice, kVersion, kNumber };
+  std::string_view name;
+  Kind kind = Kind::kFlag;
+  std::string_view fallback;         // the default, as text; "by version" where it depends on one
+  std::string_view unit;             // "elements", "layers"; empty for flags and choices
+  std::string_view effect;           // one sentence
+  std::vector<std::string> choices = {};
+  std::int64_t least = 0;            // kCount
+};
+
+// Values of a plan's options: those given and the defaults of the rest. Checked when they are set.
+class Options {
+ public:
+  explicit Options(const std::vector<OptionSpec>& specs, std::string_view plan);
+
+  // Throws InputError at `place` for an unknown name (with the nearest), or a value that is not of the option's kind.
+  void set(std::string_view name, std::string_view value, const Place& place);
+
+  bool given(std::string_view name) const;
+  Place place(std::string_view name) const;          // of a given value
+  bool flag(std::string_view name) const;
+  bool flag(std::string_view name, bool by_version) const;   // the default where it is "by version"
+  std::int64_t count(std::string_view name) const;
+  double number(std::string_view name) const;
+  const std::string& text(std::string_view name) const;
+  // 0.14.5 as 14005, 0.19.6 as 19006: comparable.
+  std::int64_t version(std::string_view name) const;
+  // Every option with its value and origin, in the order of the table.
+  Origins origins() const;
+
+ private:
+  struct Value {
+    const OptionSpec* spec;
+    std::string text;
+    bool given = false;
+    Place place;
+  };
+  const Value& value(std::string_view name) const;
+
+  std::string plan_;
+  std::map<std::string, Value, std::less<>> values_;
+  std::vector<std::string> order_;
+};
+
+struct Plan;
+
+struct Job {
+  model::Shape shape;
+  Workload workload;
+  machine::Machine machine;
+  const Plan* plan = nullptr;
+  Options options;
+};
+
+}  // namespace offsim::plans

@@ -1,0 +1,369 @@
+// megatrain: the model lives in CPU memory, layers stream through two GPU slots (plans.md 4; infinity/model/cpu_master.py).
+//
+// Host, bytes a parameter: 2 weights, 2 gradients, moments 8 (deepspeed_adam, fp32) or 4 (torch_fused, 16 bits), and every
+// layer again in a pinned flat block, rounded to a power of two; 12 gradient slabs and 2 staging blocks of the largest layer,
+// a slab each for the head and the embedding. GPU: embedding and head, two flat slots, two layer templates, checkpoints.
+// Streams: compute, weights (H2D), gradients (D2H), and a worker thread that moves slabs into p.grad.
+// Forward: layers stream in, a checkpoint every checkpoint_interval layers. Head in chunks of 128 positions, each read by the
+// host. Backward, by blocks of checkpoint_interval layers: recompute the block, then for each layer in reverse load it again,
+// forward again with autograd, backward, gradients to a slab. Weights cross the link 3 times: 6 B a layer parameter; D2H 2 B.
+// Layers run forward three times and backward once. Then, the GPU idle: clip (norms on one core), Adam, refresh, zero.
+// variant paper: what the paper states instead (plans.md 4.7): weights cross twice, since a block's recomputation keeps its
+// autograd graph; no pinned copy of all layers but a pool of 4 pinned slots that layers are staged through; 12 B a parameter.
+// Left out: several GPUs, vision towers, packed sequences.
+#include <algorithm>
+#include <array>
+
+#include "sim/plans/common.h"
+#include "sim/plans/plans.h"
+
+namespace offsim::plans {
+
+using model::Tensor;
+using runtime::Buffer;
+using runtime::Event;
+using runtime::kCompute;
+using runtime::kHost;
+using runtime::Lane;
+using runtime::Phase;
+using runtime::Recorder;
+using runtime::Space;
+
+namespace {
+
+constexpr std::int64_t kHeadChunk = 128;   // positions
+constexpr std::int64_t kPaperPool = 4;     // pinned staging slots of the paper's pool
+
+class Megatrain {
+ public:
+  Megatrain(const Job& job, Recorder& gpu)
+      : job_(job), gpu_(gpu), shape_(job.shape),
+        pieces_(model::pieces(shape_, job.workload.batch(), model::Numerics::kPure16)),
+        layers_(shape_.layers), interval_(job.options.count("checkpoint_interval")),
+        paper_(job.options.text("variant") == "paper"),
+        deepspeed_(job.options.text("optimizer") == "deepspeed_adam"),
+        layer_tensors_(model::layer_tensors(shape_)),
+        layer_elements_(model::layer_parameters(shape_)),
+        weights_(gpu.stream("weights")), grads_(gpu.stream("gradients")), worker_(gpu.worker("gradient worker")) {
+    for (const Tensor& tensor : model::outer_tensors(shape_)) {
+      (tensor.group == model::Group::kEmbedding ? embedding_ : head_).push_back(tensor);
+    }
+    place();
+    for (std::size_t slot = 0; slot < 2; ++slot) {
+      buffer_free_[slot] = template_free_[slot] = h2d_done_[slot] = gpu_.record(kCompute);
+    }
+    for (std::int64_t i = 0; i < job.options.count("num_grad_slabs"); ++i) {
+      slab_free_.push_back(gpu_.record(worker_));
+    }
+    head_slab_free_ = embedding_slab_free_ = gpu_.record(worker_);
+  }
+
+  void step(bool first) {
+    for (std::int64_t micro = 0; micro < job_.workload.accumulation; ++micro) {
+      first_micro_ = micro == 0;
+      enter(job_, gpu_, Phase::kForward);
+      forward();
+      head_and_loss();
+      enter(job_, gpu_, Phase::kBackward);
+      for (std::int64_t end = layers_; end > 0;) {
+        const std::int64_t begin = (end - 1) / interval_ * interval_;
+        backward_block(begin, end);
+        end = begin;
+      }
+      embedding_backward();
+      gpu_.sync_device();
+      for (const Buffer local : locals_) {
+        gpu_.free(local);
+      }
+      gpu_.sync(worker_);
+    }
+    gpu_.phase(Phase::kOptimizer);
+    optimizer_phase(first);
+    gpu_.end_step();
+  }
+
+ private:
+  static std::size_t slot(std::int64_t layer) { return static_cast<std::size_t>(layer % 2); }
+  Bytes layer_bytes() const { return Bytes(2 * layer_elements_); }
+  Buffer hold(Bytes bytes, std::string_view tag) { return gpu_.allocate(Space::kGpu, bytes, tag); }
+
+  void place() {
+    const std::int64_t n = model::parameters(shape_);
+    gpu_.allocate(Space::kPageable, Bytes(2 * n), "weights");
+    const std::int64_t flats = paper_ ? kPaperPool : layers_;
+    for (std::int64_t i = 0; i < flats; ++i) {
+      gpu_.allocate(Space::kPinned, layer_bytes(), paper_ ? "pinned staging pool" : "pinned layer copies");
+    }
+    const std::int64_t slabs = job_.options.count("num_grad_slabs") + (paper_ ? 0 : 2);
+    for (std::int64_t i = 0; i < slabs; ++i) {
+      gpu_.allocate(Space::kPinned, layer_bytes(), "gradient slabs");
+    }
+    gpu_.allocate(Space::kPinned, Bytes(2 * count(head_)), "gradient slabs");
+    gpu_.allocate(Space::kPinned, Bytes(2 * count(embedding_)), "gradient slabs");
+    hold(Bytes(2 * (count(embedding_) + count(head_))), "embedding and head");
+    hold(2 * layer_bytes(), "flat layer slots");
+    hold(2 * layer_bytes(), "layer templates");
+    hold(job_.machine.framework.gpu_workspace.value, "workspace of matrix products");
+  }
+
+  // LOAD: the layer's flat block into its slot. The host waits until the slot's last copy is done.
+  void load(std::int64_t layer) {
+    const std::size_t s = slot(layer);
+    gpu_.sync(h2d_done_[s]);
+    gpu_.wait(weights_, buffer_free_[s]);
+    if (paper_) {   // staged from pageable memory into a pinned slot of the pool first
+      gpu_.cpu("copy_bf16", layer_elements_, "stage weights", {.thread = worker_});
+      gpu_.wait(weights_, gpu_.record(worker_));
+    }
+    gpu_.copy_h2d(weights_, Space::kPinned, layer_bytes(), "weights");
+    h2d_done_[s] = gpu_.record(weights_);
+  }
+
+  // UNFLATTEN: from the slot into the template, one copy a tensor; frees the slot before the layer's math.
+  void unflatten(std::int64_t layer) {
+    const std::size_t s = slot(layer);
+    gpu_.wait(kCompute, template_free_[s]);
+    gpu_.launch(model::elementwise("unflatten", layer_elements_, 4, static_cast<int>(layer_tensors_.size())));
+    buffer_free_[s] = gpu_.record(kCompute);
+  }
+
+  void bring(std::int64_t layer) {
+    load(layer);
+    use(layer);
+  }
+  void use(std::int64_t layer) {
+    gpu_.wait(kCompute, h2d_done_[slot(layer)]);
+    unflatten(layer);
+  }
+
+  void forward() {
+    gpu_.wait(kCompute, gpu_.record(kCompute));   // param_sync: embedding and head of the last step are in line
+    gpu_.launch(pieces_.embedding.forward);
+    load(0);
+    gpu_.sync(weights_);                          // the first transfer is exposed
+    unflatten(0);
+    Buffer hidden = hold(pieces_.hidden, "hidden");
+    for (std::int64_t layer = 0; layer < layers_; ++layer) {
+      const bool keep = layer % interval_ == 0;
+      if (keep) {
+        checkpoints_.push_back(hidden);
+      }
+      if (layer + 1 < layers_) {
+        load(layer + 1);
+      }
+      use(layer);
+      gpu_.free(hold(pieces_.layer.forward_alone, "activations"));
+      gpu_.launch(pieces_.layer.forward);
+      const Buffer out = hold(pieces_.hidden, "hidden");
+      if (!keep) {
+        gpu_.free(hidden);
+      }
+      hidden = out;
+    }
+    checkpoints_.push_back(hidden);               // the final hidden state
+  }
+
+  // The head in chunks of positions; every chunk's log-softmax stays in the graph until the backward.
+  void head_and_loss() {
+    const std::int64_t positions = job_.workload.sequence - 1;
+    const std::int64_t chunks = std::max<std::int64_t>(1, (positions + kHeadChunk - 1) / kHeadChunk);
+    const std::int64_t tokens = job_.workload.batch().tokens();
+    const std::int64_t chunk_tokens = job_.workload.micro_batch * std::min(kHeadChunk, std::max<std::int64_t>(1, positions));
+    const HeadChunk chunk = head_chunk(chunk_tokens);
+    // Of the norm: fp32 input and scaled value in its graph; two results, of which one was never used, stay local variables.
+    const Buffer norm = hold(3 * pieces_.hidden, "head");
+    locals_ = {hold(2 * pieces_.hidden, "local variables of the head")};
+    gpu_.launch(chunk.norm);
+    const Buffer graph = hold(Bytes(2 * tokens * shape_.vocabulary), "logits and loss");
+    for (std::int64_t c = 0; c < chunks; ++c) {
+      gpu_.free(hold(Bytes(2 * chunk_tokens * shape_.vocabulary), "logits and loss"));
+      gpu_.launch(chunk.forward);
+      gpu_.read_result();                         // .item() on the number of valid tokens
+    }
+    gpu_.read_result();                           // and on the loss
+    enter(job_, gpu_, Phase::kBackward);
+    locals_.push_back(hold(Bytes(2 * chunk_tokens * shape_.vocabulary), "local variables of the head"));   // last logits
+    head_gradients_ = hold(Bytes(2 * count(head_)), "head gradients");
+    gpu_.free(hold(Bytes(4 * chunk_tokens * shape_.vocabulary + 2 * count(head_)), "logits and loss"));
+    for (std::int64_t c = 0; c < chunks; ++c) {
+      gpu_.launch(chunk.backward);
+    }
+    gpu_.launch(chunk.norm_backward);
+    gpu_.free(graph);
+    gpu_.free(norm);
+    gpu_.free(checkpoints_.back());
+    checkpoints_.pop_back();
+    grad_hidden_ = hold(pieces_.hidden, "hidden");
+    collect(head_, "head gradients", head_slab_free_);
+    gpu_.free_after(head_gradients_, grads_);
+  }
+
+  struct HeadChunk {
+    model::Work norm, forward, backward, norm_backward;
+  };
+
+  // Torch's cross entropy on 16-bit logits: log-softmax in place of the logits, picked and summed.
+  HeadChunk head_chunk(std::int64_t tokens) const {
+    const model::Kernel product{.kind = model::Kernel::Kind::kGemm, .m = tokens, .n = shape_.vocabulary, .k = shape_.hidden};
+    const model::Kernel input{.kind = model::Kernel::Kind::kGemm, .m = tokens, .n = shape_.hidden, .k = shape_.vocabulary};
+    const model::Kernel weight{.kind = model::Kernel::Kind::kGemm, .m = shape_.vocabulary, .n = shape_.hidden, .k = tokens};
+    const std::int64_t logits = tokens * shape_.vocabulary;
+    const std::int64_t head = shape_.vocabulary * shape_.hidden;
+    const std::int64_t all = job_.workload.batch().tokens() * shape_.hidden;
+    const std::int64_t part = tokens * shape_.hidden;
+    HeadChunk chunk;
+    chunk.norm = {"final norm", {{.bytes = 36 * all, .count = 1}, {.bytes = 36 * all}, {.count = 14}}};
+    chunk.forward = {"head chunk forward",
+                     {{.bytes = 4 * part, .indexed = part}, product, {.bytes = 6 * logits}, {.count = 8}}};
+    // Zeros for the picked logits' gradient, softmax's backward, both products, sums into the weight's and input's gradients.
+    chunk.backward = {"head chunk backward",
+                      {{.bytes = 2 * logits}, {.bytes = 8 * logits}, weight, input, {.bytes = 6 * head},
+                       {.bytes = 2 * all}, {.bytes = 4 * part, .indexed = part}, {.bytes = 6 * all}, {.count = 6}}};
+    chunk.norm_backward = {"final norm backward", {{.bytes = 84 * all}, {.count = 12}}};
+    return chunk;
+  }
+
+  void backward_block(std::int64_t begin, std::int64_t end) {
+    std::vector<Buffer> inputs{checkpoints_.back()};   // of layers begin ... end - 1
+    for (std::int64_t layer = begin; layer < end; ++layer) {
+      bring(layer);
+      if (paper_) {
+        saved_.push_back(hold(pieces_.layer.saved, "activations"));
+      } else {
+        gpu_.free(hold(pieces_.layer.forward_alone, "activations"));
+      }
+      gpu_.launch(pieces_.layer.forward);
+      inputs.push_back(hold(pieces_.hidden, "recompute cache"));
+    }
+    for (std::int64_t layer = end - 1; layer >= begin; --layer) {
+      if (!paper_) {
+        bring(layer);
+        saved_.push_back(hold(pieces_.layer.saved, "activations"));
+        gpu_.launch(pieces_.layer.forward);
+      }
+      gpu_.free(hold(pieces_.layer.backward_extra, "activations"));
+      const Buffer gradients = hold(layer_bytes(), "layer gradients");
+      gpu_.launch(pieces_.layer.backward);
+      gpu_.free(saved_.back());
+      saved_.pop_back();
+      collect_layer(layer, gradients);
+      gpu_.free(inputs.back());
+      inputs.pop_back();
+    }
+    gpu_.free(inputs.back());                          // the checkpoint
+    checkpoints_.pop_back();
+  }
+
+  // COLLECT: gradients of a layer to a free slab, one copy a tensor; the host waits for the slab.
+  void collect_layer(std::int64_t layer, Buffer gradients) {
+    collect(layer_tensors_, "layer gradients", slab_free_[next_slab_]);
+    next_slab_ = (next_slab_ + 1) % slab_free_.size();
+    template_free_[slot(layer)] = gpu_.record(grads_);
+    gpu_.free_after(gradients, grads_);
+  }
+
+  // D2H of the tensors' gradients, then the worker's copy into p.grad (fresh pages) or its addition.
+  void collect(const std::vector<Tensor>& tensors, std::string_view what, Event& slab_free) {
+    gpu_.sync(slab_free);
+    gpu_.wait(grads_, gpu_.record(kCompute));
+    for (const Tensor& tensor : tensors) {
+      gpu_.copy_d2h(grads_, Space::kPinned, Bytes(2 * tensor.numel()), what);
+    }
+    gpu_.wait(worker_, gpu_.record(grads_));
+    for (const Tensor& tensor : tensors) {
+      if (first_micro_) {
+        const Buffer grad = gpu_.allocate(Space::kPageable, Bytes(2 * tensor.numel()), "gradients", worker_);
+        gradients_.push_back(grad);
+        gpu_.cpu("copy_bf16", tensor.numel(), "gradients into p.grad", {.thread = worker_, .into = grad});
+      } else {
+        gpu_.cpu("add_bf16", tensor.numel(), "add gradients", {.thread = worker_});
+      }
+    }
+    slab_free = gpu_.record(worker_);
+  }
+
+  void embedding_backward() {
+    gpu_.launch(pieces_.embedding.forward);
+    const Buffer gradients = hold(Bytes(2 * count(embedding_)), "embedding gradients");
+    gpu_.launch(pieces_.embedding.backward);
+    gpu_.free(grad_hidden_);
+    collect(embedding_, "embedding gradients", embedding_slab_free_);
+    gpu_.free_after(gradients, grads_);
+  }
+
+  // Everything on the CPU, tensor by tensor, in series (plans.md 4.5).
+  void optimizer_phase(bool first) {
+    const std::int64_t n = model::parameters(shape_);
+    if (first) {
+      gpu_.allocate(Space::kPageable, Bytes((deepspeed_ ? 8 : 4) * n), "Adam states");
+    }
+    if (job_.options.flag("gradient_clipping")) {
+      each_tensor("norm_bf16", "clip");
+      each_tensor("mul_bf16", "clip");
+    }
+    each_tensor(deepspeed_ ? "adam_deepspeed_bf16" : "adam_torch_fused_bf16", "Adam");
+    if (!paper_) {
+      for (const Tensor& tensor : layer_tensors_) {
+        gpu_.cpu("copy_bf16", tensor.numel() * layers_, "refresh pinned copies", {.calls = layers_});
+      }
+    }
+    gpu_.copy_h2d(kCompute, Space::kPageable, Bytes(2 * count(embedding_)), "embedding and head");
+    gpu_.copy_h2d(kCompute, Space::kPageable, Bytes(2 * count(head_)), "embedding and head");
+    each_tensor("zero_bf16", "zero gradients");
+    for (const Buffer gradient : gradients_) {
+      gpu_.free(gradient);
+    }
+    gradients_.clear();
+  }
+
+  void each_tensor(std::string_view kernel, std::string_view what) {
+    for (const Tensor& tensor : layer_tensors_) {
+      gpu_.cpu(kernel, tensor.numel() * layers_, what, {.calls = layers_});
+    }
+    for (const std::vector<Tensor>* tensors : {&embedding_, &head_}) {
+      for (const Tensor& tensor : *tensors) {
+        gpu_.cpu(kernel, tensor.numel(), what);
+      }
+    }
+  }
+
+  const Job& job_;
+  Recorder& gpu_;
+  const model::Shape& shape_;
+  model::Pieces pieces_;
+  std::int64_t layers_, interval_;
+  bool paper_, deepspeed_;
+  std::vector<Tensor> layer_tensors_, embedding_, head_;
+  std::int64_t layer_elements_;
+  Lane weights_, grads_, worker_;
+  std::array<Event, 2> buffer_free_{}, template_free_{}, h2d_done_{};
+  Event head_slab_free_{}, embedding_slab_free_{};
+  std::vector<Event> slab_free_;
+  std::size_t next_slab_ = 0;
+  bool first_micro_ = true;
+  std::vector<Buffer> checkpoints_, saved_, gradients_, locals_;
+  Buffer head_gradients_{}, grad_hidden_{};
+};
+
+}  // namespace
+
+std::vector<std::string> check_megatrain(const Job& job) {
+  std::vector<std::string> warnings;
+  if (job.workload.precision == Precision::kFp32) {
+    throw InputError({}, "megatrain does not run in fp32", "expected bf16-mixed or bf16: it keeps 16-bit weights");
+  }
+  if (job.workload.checkpointing == Checkpointing::kFull) {
+    warnings.emplace_back(
+        "checkpointing has no effect: megatrain recomputes by its own checkpoint_interval");
+  }
+  return warnings;
+}
+
+void record_megatrain(const Job& job, Recorder& gpu, int steps) {
+  Megatrain mega(job, gpu);
+  for (int step = 0; step < steps; ++step) {
+    mega.step(step == 0);
+  }
+}
+
+}  // namespace offsim::plans

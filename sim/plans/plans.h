@@ -1,0 +1,21 @@
+// The plans that registry.cpp lists: for each, what it refuses or warns of, and its training loop.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "sim/plans/job.h"
+#include "sim/runtime/recorder.h"
+
+namespace offsim::plans {
+
+std::vector<std::string> check_native(const Job& job);
+void record_native(const Job& job, runtime::Recorder& gpu, int steps);
+
+std::vector<std::string> check_zero2_offload(const Job& job);
+void record_zero2_offload(const Job& job, runtime::Recorder& gpu, int steps);
+
+std::vector<std::string> check_megatrain(const Job& job);
+void record_megatrain(const Job& job, runtime::Recorder& gpu, int steps);
+
+}  // namespace offsim::plans

@@ -1,0 +1,54 @@
+#include "sim/plans/plan.h"
+#include "sim/plans/plans.h"
+
+namespace offsim::plans {
+
+using Kind = OptionSpec::Kind;
+
+const std::vector<Plan>& registry() {
+  static const std::vector<Plan> kPlans{
+      {"native", "everything on the GPU: no offload",
+       "PyTorch 2.11, torch.optim.AdamW(fused=True)",
+       {{"gradient_clipping", Kind::kFlag, "false", "", "clip by the global norm before the step"}},
+       check_native, record_native, 3},
+      {"zero2-offload", "ZeRO-Offload: parameters on the GPU, gradients and optimizer on the CPU",
+       "DeepSpeed stage 2, runtime/zero/stage_1_and_2.py; arXiv 2101.06840",
+       {{"pin_memory", Kind::kFlag, "by version", "",
+         "pinned host buffers: asynchronous copies at link rate, rounded to powers of two"},
+        {"overlap_comm", Kind::kFlag, "false", "",
+         "reduce and offload gradients on a stream of their own, with a second bucket"},
+        {"contiguous_gradients", Kind::kFlag, "true", "", "copy gradients into the bucket"},
+        {"reduce_bucket_size", Kind::kCount, "5e8", "elements",
+         "GPU bucket of gradients, flushed when full", {}, 1},
+        {"allgather_bucket_size", Kind::kCount, "5e8", "elements", "no effect on one GPU", {}, 1},
+        {"round_robin_gradients", Kind::kFlag, "false", "", "no effect on one GPU"},
+        {"deepspeed_version", Kind::kVersion, "0.19.6", "",
+         "fp32 write-back before 0.16.10; pin_memory true by default since 0.19.5"}},
+       check_zero2_offload, record_zero2_offload, 2},
+      {"megatrain", "MegaTrain: weights stream from CPU memory, layer by layer",
+       "DLYuanGod/MegaTrain of April 2026, infinity/model/cpu_master.py; arXiv 2604.05091",
+       {{"checkpoint_interval", Kind::kCount, "4", "layers", "layers between checkpoints, recomputed together", {}, 1},
+        {"num_grad_slabs", Kind::kCount, "12", "layers", "pinned slabs that gradients land in", {}, 1},
+        {"gradient_clipping", Kind::kFlag, "true", "", "norms on one core and a scaling before the step"},
+        {"optimizer", Kind::kChoice, "deepspeed_adam", "",
+         "deepspeed_adam keeps fp32 moments, torch_fused 16-bit ones", {"deepspeed_adam", "torch_fused"}},
+        {"variant", Kind::kChoice, "code", "",
+         "the published code, or what the paper states (weights cross twice, no pinned copy of all layers)",
+         {"code", "paper"}}},
+       check_megatrain, record_megatrain, 2},
+  };
+  return kPlans;
+}
+
+const Plan& find_plan(std::string_view name, const Place& asked_at) {
+  std::vector<std::string> names;
+  for (const Plan& plan : registry()) {
+    if (plan.name == name) {
+      return plan;
+    }
+    names.emplace_back(plan.name);
+  }
+  throw InputError(asked_at, "there is no plan '" + std::string(name) + "'", suggest(name, names));
+}
+
+}  // namespace offsim::plans

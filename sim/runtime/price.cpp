@@ -1,0 +1,71 @@
+#include "sim/runtime/price.h"
+
+#include <map>
+
+#include "sim/machine/cost.h"
+
+namespace offsim::runtime {
+
+namespace {
+
+machine::Cost price_kernel(const machine::Machine& machine, const model::Kernel& kernel) {
+  const machine::Math math = kernel.wide ? machine::Math::kFp32 : machine::Math::kBf16;
+  switch (kernel.kind) {
+    case model::Kernel::Kind::kGemm:
+      return machine::gemm_time(machine, {.m = static_cast<double>(kernel.m),
+                                          .n = static_cast<double>(kernel.n),
+                                          .k = static_cast<double>(kernel.k),
+                                          .math = math});
+    case model::Kernel::Kind::kAttention:
+      return machine::attention_time(machine, {.batch = static_cast<double>(kernel.batch),
+                                               .heads = static_cast<double>(kernel.heads),
+                                               .sequence = static_cast<double>(kernel.sequence),
+                                               .head_dim = static_cast<double>(kernel.head_dim),
+                                               .backward = kernel.backward,
+                                               .math = math});
+    case model::Kernel::Kind::kAdam:
+      return machine::gpu_adam_time(machine, static_cast<double>(kernel.elements),
+                                    Bytes(kernel.wide ? 4 : 2));
+    case model::Kernel::Kind::kElementwise:
+      break;
+  }
+  return machine::elementwise_time(machine, Bytes(kernel.bytes),
+                                   static_cast<double>(kernel.indexed));
+}
+
+}  // namespace
+
+WorkPrice price_work(const machine::Machine& machine, const model::Work& work) {
+  WorkPrice price;
+  std::map<machine::FigureId, double> by_figure;
+  for (const model::Kernel& kernel : work.kernels) {
+    const machine::Cost cost = price_kernel(machine, kernel);
+    const Seconds all = cost.time * static_cast<double>(kernel.count);
+    price.seconds += all;
+    by_figure[cost.figure] += all.value;
+  }
+  price.launches = work.launches();
+  price.flops = work.flops();
+  for (const auto& [figure, seconds] : by_figure) {
+    if (seconds > 0) {
+      price.shares.emplace_back(figure, seconds / price.seconds.value);
+    }
+  }
+  return price;
+}
+
+CopyPrice price_copy(const machine::Machine& machine, bool h2d, bool pageable, Bytes bytes,
+                     std::int64_t pieces) {
+  const machine::Direction direction =
+      h2d ? machine::Direction::kH2d : machine::Direction::kD2h;
+  const machine::PinnedCopy pinned = machine::pinned_copy(machine, direction);
+  const Seconds latency = pinned.latency * static_cast<double>(pieces);
+  if (!pageable) {
+    return {latency, pinned.rate, pinned.figure};
+  }
+  const machine::Cost one =
+      machine::pageable_copy(machine, direction, Bytes(bytes.value / pieces));
+  return {latency, Bytes(bytes.value / pieces) / one.time, one.figure};
+}
+
+}  // namespace offsim::runtime

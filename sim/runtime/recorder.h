@@ -1,0 +1,88 @@
+// A CUDA-like runtime that writes down what is asked of it: plans read like the training loop they model.
+//
+// Every call appends to a Program, in issue order. Nothing is timed here and nothing is computed; the memory calls round as
+// the real allocators do (plans.md B.2): 512 B on the GPU, the next power of two for pinned memory of PyTorch.
+// A Scope frees its buffer when it ends, as a local variable of the training loop would.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "sim/runtime/program.h"
+
+namespace offsim::runtime {
+
+// How allocators round; from the machine's framework.
+struct Rounding {
+  std::int64_t gpu = 512;
+  bool pinned_power_of_two = true;
+};
+
+class Recorder {
+ public:
+  explicit Recorder(Rounding rounding);
+
+  Lane stream(std::string_view name);
+  Lane worker(std::string_view name);
+  // Interned by name: a name means one Work in a program.
+  WorkId work(const model::Work& work);
+
+  void launch(WorkId work, Lane stream = kCompute);
+  void launch(const model::Work& work, Lane stream = kCompute) { launch(this->work(work), stream); }
+
+  struct CopyOptions {
+    bool blocking = false;
+    std::int64_t pieces = 1;
+  };
+  void copy_h2d(Lane stream, Space from, Bytes bytes, std::string_view what, CopyOptions options);
+  void copy_h2d(Lane stream, Space from, Bytes bytes, std::string_view what) {
+    copy_h2d(stream, from, bytes, what, CopyOptions{});
+  }
+  void copy_d2h(Lane stream, Space to, Bytes bytes, std::string_view what, CopyOptions options);
+  void copy_d2h(Lane stream, Space to, Bytes bytes, std::string_view what) {
+    copy_d2h(stream, to, bytes, what, CopyOptions{});
+  }
+
+  struct CpuOptions {
+    Lane thread = kHost;
+    std::int64_t calls = 1;
+    std::int32_t threads = 0;            // 0: all cores
+    std::optional<Buffer> into = {};
+  };
+  void cpu(std::string_view kernel, std::int64_t elements, std::string_view what, CpuOptions options);
+  void cpu(std::string_view kernel, std::int64_t elements, std::string_view what) {
+    cpu(kernel, elements, what, CpuOptions{});
+  }
+  void host_busy(HostTask task, std::int64_t count, std::string_view what);
+
+  Event record(Lane lane);
+  void wait(Lane lane, Event event);
+  void sync(Event event) { wait(kHost, event); }
+  void sync(Lane stream) { wait(kHost, record(stream)); }
+  void sync_device();
+  // The host reads a result of the compute stream (.item(), a Python test): it waits for all that was issued there.
+  void read_result() { sync(kCompute); }
+
+  Buffer allocate(Space space, Bytes bytes, std::string_view tag, Lane issuer = kHost);
+  Buffer allocate_exact(Space space, Bytes bytes, std::string_view tag, Lane issuer = kHost);
+  void free(Buffer buffer, Lane issuer = kHost);
+  void free_after(Buffer buffer, Lane used_by, Lane issuer = kHost);
+  Bytes size(Buffer buffer) const;
+
+  void phase(Phase phase);
+  void end_step();
+
+  Program finish() &&;
+
+ private:
+  void copy(Copy call);
+
+  Rounding rounding_;
+  Program program_;
+  std::unordered_map<std::string, WorkId> works_;
+  std::vector<std::int64_t> sizes_;     // by Buffer; -1 once freed
+};
+
+}  // namespace offsim::runtime

@@ -1,0 +1,224 @@
+#include "sim/study/predict.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <unordered_map>
+
+#include "sim/engine/critical_path.h"
+#include "sim/model/flops.h"
+#include "sim/model/tensors.h"
+
+namespace offsim::study {
+
+namespace {
+
+using engine::Picoseconds;
+using runtime::Cause;
+
+using engine::index;
+
+PoolReport report_pool(const Run& run, const engine::MemoryLedger& ledger, engine::PoolId id) {
+  const engine::PoolPeak& peak = ledger.peaks[index(id)];
+  PoolReport report;
+  report.name = run.lowered.graph.pools()[index(id)].name;
+  report.peak = Bytes(peak.bytes);
+  report.phase = runtime::phase_name(runtime::Phase(peak.phase));
+  for (const engine::TagBytes& tag : peak.composition) {
+    report.by_tag.push_back({std::string(run.lowered.graph.tag(tag.tag)), Bytes(tag.bytes)});
+  }
+  std::int64_t held = 0;
+  for (const engine::MemoryChange& change : run.lowered.graph.changes()) {
+    held += change.pool == id ? change.delta_bytes : 0;
+  }
+  report.resident = Bytes(held);   // the program ends with its last step
+  return report;
+}
+
+std::vector<PoolReport> report_pools(const plans::Job& job, const Run& run) {
+  const runtime::Lowered& lowered = run.lowered;
+  const machine::Machine& m = job.machine;
+  const engine::MemoryLedger ledger = engine::account_memory(lowered.graph, run.timeline);
+  std::vector<PoolReport> pools;
+  PoolReport gpu = report_pool(run, ledger, lowered.gpu);
+  gpu.capacity = m.accelerator.memory.value;
+  gpu.fixed = m.framework.gpu_context.value;
+  if (lowered.unified) {
+    gpu.fixed += m.framework.process_resident.value;
+  }
+  pools.push_back(std::move(gpu));
+  if (!lowered.unified) {
+    PoolReport host = report_pool(run, ledger, lowered.host);
+    host.capacity = m.host.memory.value;
+    host.fixed = m.framework.process_resident.value;
+    pools.push_back(std::move(host));
+    pools.push_back(report_pool(run, ledger, lowered.host_pinned));
+  }
+  PoolReport nvme = report_pool(run, ledger, lowered.nvme);
+  if (nvme.peak.value > 0) {
+    pools.push_back(std::move(nvme));
+  }
+  return pools;
+}
+
+// Critical path of the step: by cause, by label, by phase, by figure.
+void explain(const plans::Job& job, const Run& run, Prediction& p) {
+  const runtime::Lowered& lowered = run.lowered;
+  const auto path = engine::critical_path(lowered.graph, run.timeline, run.step,
+                                          lowered.step_ends.back());
+  p.idle = engine::to_seconds(path.idle);
+  std::unordered_map<std::string_view, Picoseconds> labels;
+  std::vector<double> by_figure(job.machine.figures.size(), 0.0);
+  for (const engine::Segment& segment : path.segments) {
+    const engine::Activity activity = lowered.graph.activity(segment.activity);
+    const Seconds time = engine::to_seconds(segment.to - segment.from);
+    p.critical_path[activity.cause] += time;
+    p.phases[std::string(runtime::phase_name(runtime::Phase(activity.phase)))] += time;
+    labels[lowered.graph.label(segment.activity)] += segment.to - segment.from;
+    for (const auto& [figure, share] :
+         lowered.figure_shares[lowered.rests_on[index(segment.activity)]]) {
+      if (figure != machine::kNoFigure) {
+        by_figure[index(figure)] += share * time.value;
+      }
+    }
+  }
+  for (const auto& [label, time] : labels) {
+    p.by_label.emplace_back(label, engine::to_seconds(time));
+  }
+  std::sort(p.by_label.begin(), p.by_label.end(), [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  });
+  double known = 0, variance = 0;
+  for (std::size_t i = 0; i < by_figure.size(); ++i) {
+    const machine::Figure& figure = job.machine.figures[i];
+    known += by_figure[i];
+    variance += std::pow(by_figure[i] * figure.spread, 2);
+    if (by_figure[i] > 0) {
+      p.supports.push_back({machine::FigureId(i), by_figure[i]});
+      p.sources[index(figure.source)] += by_figure[i];
+    }
+  }
+  for (double& source : p.sources) {
+    source = known > 0 ? source / known : 0;
+  }
+  for (Support& support : p.supports) {
+    support.share = known > 0 ? support.share / known : 0;
+  }
+  std::stable_sort(p.supports.begin(), p.supports.end(),
+                   [](const Support& a, const Support& b) { return a.share > b.share; });
+  const Seconds spread(std::sqrt(variance));
+  p.step_low = Seconds(std::max(0.0, p.step.value - spread.value));
+  p.step_high = p.step + spread;
+}
+
+// Time within the step in which at least one activity of a cause runs.
+void measure_busy(const Run& run, Prediction& p) {
+  std::array<std::vector<std::pair<Picoseconds, Picoseconds>>, runtime::kCauses> spans;
+  for (std::size_t i = 0; i < run.lowered.graph.size(); ++i) {
+    const Picoseconds from = std::max(run.timeline.start[i], run.step.from);
+    const Picoseconds to = std::min(run.timeline.finish[i], run.step.to);
+    if (from < to) {
+      spans[run.lowered.graph.causes()[i]].emplace_back(from, to);
+    }
+  }
+  for (std::size_t cause = 0; cause < spans.size(); ++cause) {
+    std::sort(spans[cause].begin(), spans[cause].end());
+    Picoseconds total = 0, covered = 0;
+    for (const auto& [from, to] : spans[cause]) {
+      total += std::max<Picoseconds>(0, to - std::max(from, covered));
+      covered = std::max(covered, to);
+    }
+    p.busy[cause] = engine::to_seconds(total);
+  }
+}
+
+void measure_use(const Run& run, Prediction& p) {
+  const auto used = engine::resource_use(run.lowered.graph, run.timeline, run.step);
+  const double seconds = engine::to_seconds(run.step.to - run.step.from).value;
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    const engine::Resource& resource = run.lowered.graph.resources()[i];
+    p.utilization.emplace_back(resource.name, used[i] / (resource.capacity * seconds));
+  }
+}
+
+void measure_rates(const plans::Job& job, Prediction& p) {
+  const double tera = 1e12 * p.step.value;
+  const auto micro_batches = static_cast<double>(job.workload.accumulation);
+  const model::Batch batch = job.workload.batch();
+  p.tokens_per_s = static_cast<double>(job.workload.tokens_per_step()) / p.step.value;
+  p.tflops_model = micro_batches * model::model_flops(job.shape, batch).value / tera;
+  p.tflops_six_nd = micro_batches * model::six_nd(job.shape, batch).value / tera;
+  p.tflops_hardware = p.totals.executed.value / tera;
+}
+
+std::optional<Cost> cost_of(const plans::Job& job, std::optional<UsdPerHour> price, Seconds step) {
+  if (!price && job.machine.price) {
+    price = job.machine.price->per_gpu;
+  }
+  if (!price) {
+    return std::nullopt;
+  }
+  const Usd per_step = *price * step;
+  const double millions = static_cast<double>(job.workload.tokens_per_step()) / 1e6;
+  return Cost{*price, per_step, per_step / millions};
+}
+
+}  // namespace
+
+bool Prediction::feasible() const {
+  return std::all_of(pools.begin(), pools.end(), [](const PoolReport& r) { return r.fits(); });
+}
+
+const PoolReport* Prediction::pool(std::string_view name) const {
+  for (const PoolReport& report : pools) {
+    if (report.name == name) {
+      return &report;
+    }
+  }
+  return nullptr;
+}
+
+Prediction predict(const plans::Job& job, std::optional<UsdPerHour> price, Run* out) {
+  const auto began = std::chrono::steady_clock::now();
+  Prediction p;
+  p.warnings = job.plan->check(job);
+  Run run;
+  const machine::Framework& framework = job.machine.framework;
+  runtime::Recorder recorder({framework.gpu_rounding.value.value, framework.pinned_power_of_two});
+  job.plan->record(job, recorder, job.plan->steps);
+  run.program = std::move(recorder).finish();
+  run.lowered = runtime::lower(run.program, job.machine);
+  run.timeline = engine::simulate(run.lowered.graph);
+
+  const auto& ends = run.lowered.step_ends;
+  SIM_ASSERT(ends.size() >= 2, "a plan records a step before the one that is reported");
+  run.step.from = run.timeline.finish[index(ends[ends.size() - 2])];
+  run.step.to = run.timeline.finish[index(ends.back())];
+  p.step = engine::to_seconds(run.step.to - run.step.from);
+  SIM_ASSERT(p.step.value > 0, "a step takes time");
+  p.totals = run.lowered.totals.back();
+  p.activities = run.lowered.graph.size();
+  explain(job, run, p);
+  measure_busy(run, p);
+  measure_use(run, p);
+  measure_rates(job, p);
+  p.pools = report_pools(job, run);
+  p.cost = cost_of(job, price, p.step);
+  p.simulate = Seconds(
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+  if (out != nullptr) {
+    *out = std::move(run);
+  }
+  return p;
+}
+
+std::int64_t largest_micro_batch(plans::Job job, std::int64_t most) {
+  std::int64_t fits = 0, fails = most + 1;
+  while (fails - fits > 1) {
+    job.workload.micro_batch = fits + (fails - fits) / 2;
+    (predict(job).feasible() ? fits : fails) = job.workload.micro_batch;
+  }
+  return fits;
+}
+
+}  // namespace offsim::study

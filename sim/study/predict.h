@@ -1,0 +1,93 @@
+// A job's prediction: record its steps, lower, simulate, and read off the last step.
+//
+//   step_s           from the end of the step before to the end of the last one recorded
+//   phases, causes   the critical path of that step, which adds up to it exactly (engine/critical_path.h)
+//   memory           peaks over everything recorded, plus what is fixed (GPU context, process); feasible when they fit
+//   range            first order: each figure's share of the critical path times its spread, in quadrature
+//   tflops           model: 3 x forward, causal attention halved; hardware: as executed; six_nd: 6 N tokens; per GPU
+// Units in names; times in seconds. Throws InputError for what the plan refuses.
+#pragma once
+
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/engine/memory.h"
+#include "sim/engine/simulate.h"
+#include "sim/plans/job.h"
+#include "sim/plans/plan.h"
+#include "sim/runtime/lower.h"
+
+namespace offsim::study {
+
+struct Tagged {
+  std::string tag;
+  Bytes bytes;
+};
+
+struct PoolReport {
+  std::string name;            // gpu, host, host_pinned, nvme, unified
+  Bytes peak;                  // allocated, as the framework counts it
+  Bytes resident;              // held when the last step ends
+  Bytes fixed;                 // context or process, beside the peak
+  std::optional<Bytes> capacity;
+  std::string phase;           // in which the peak is reached
+  std::vector<Tagged> by_tag;  // at the peak, largest first
+  Bytes needed() const { return peak + fixed; }
+  bool fits() const { return !capacity || needed() <= *capacity; }
+};
+
+struct Cost {
+  UsdPerHour usd_per_hour;
+  Usd usd_per_step;
+  Usd usd_per_million_tokens;
+};
+
+// How much of the step's critical path rests on a figure.
+struct Support {
+  machine::FigureId figure;
+  double share = 0;
+};
+
+struct Prediction {
+  Seconds step, step_low, step_high;
+  double tokens_per_s = 0;
+  double tflops_model = 0, tflops_hardware = 0, tflops_six_nd = 0;
+  std::map<std::string, Seconds> phases;                       // forward, backward, optimizer
+  std::array<Seconds, runtime::kCauses> critical_path{};       // by Cause
+  Seconds idle;
+  std::vector<std::pair<std::string, Seconds>> by_label;       // critical path by what it did, longest first
+  std::array<Seconds, runtime::kCauses> busy{};                // by Cause: time with at least one such activity
+  std::vector<std::pair<std::string, double>> utilization;     // by resource
+  runtime::StepTotals totals;
+  std::vector<PoolReport> pools;
+  std::optional<Cost> cost;
+  std::array<double, 4> sources{};                             // by machine::Source: share of the critical path
+  std::vector<Support> supports;                               // largest share first
+  std::vector<std::string> warnings;
+  std::size_t activities = 0;
+  Seconds simulate;                                            // wall clock of the whole prediction
+
+  bool feasible() const;
+  const PoolReport* pool(std::string_view name) const;         // nullptr when the machine has none of it
+};
+
+// Everything a trace or a test may want beside the summary.
+struct Run {
+  runtime::Program program;
+  runtime::Lowered lowered;
+  engine::Timeline timeline;
+  engine::Window step;         // of the reported step
+};
+
+// `price` overrides the machine's. `run`, when given, receives the parts.
+Prediction predict(const plans::Job& job, std::optional<UsdPerHour> price = std::nullopt,
+                   Run* run = nullptr);
+
+// The largest micro-batch up to `most` that fits the machine, by bisection; 0 when not even 1 does.
+std::int64_t largest_micro_batch(plans::Job job, std::int64_t most);
+
+}  // namespace offsim::study
