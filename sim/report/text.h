@@ -1,0 +1,51 @@
+// What a person reads: one prediction, a table of several, the price of a token budget.
+//
+// Plain text of at most `width` columns, which ends in a newline. The parts of "where the step
+// goes" are the critical path: in the digits shown they add up to the step, and their shares to
+// 100 % (the largest remainders are rounded up). Bytes are in GiB (2^30); an infeasible prediction
+// begins with what does not fit. Escape codes only with `colour`. Left out: times of a step that
+// does not fit, since nobody could measure them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/plans/job.h"
+#include "sim/study/predict.h"
+
+namespace offsim::report {
+
+struct TextStyle {
+  bool colour = false;
+  int width = 80;
+};
+
+// `next` is the command of the last line, "Next: offsim ..."; when empty, the one that seems most
+// useful: the other plans on this machine.
+std::string prediction_text(const plans::Job& job, const study::Prediction& prediction,
+                            const TextStyle& style = {}, const std::string& next = "");
+
+// One line of a comparison. `model`, `hardware` and `workload` are columns where they vary.
+struct ComparisonRow {
+  std::string model;
+  std::string hardware;
+  std::string plan;      // with its options: "megatrain checkpoint_interval=4"
+  std::string workload;  // "micro-batch 8 x 1,024"
+  const plans::Job* job = nullptr;
+  study::Prediction prediction;
+  std::optional<double> published_tflops{};  // compared with 6ND
+  std::string published_from{};
+  std::string refused{};  // why the plan does not run at all: the prediction is then empty
+};
+
+// The rows in the order given; those that do not fit or are refused stay, with the reason.
+std::string comparison_text(std::string_view title, const std::vector<ComparisonRow>& rows,
+                            const TextStyle& style = {});
+
+// Steps, hours and, with a price, dollars for training on `tokens` tokens. Requires: tokens > 0.
+std::string budget_text(const plans::Job& job, const study::Prediction& prediction, double tokens,
+                        const TextStyle& style = {});
+
+}  // namespace offsim::report
