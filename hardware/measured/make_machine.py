@@ -12,6 +12,7 @@ import statistics
 RAW = pathlib.Path(__file__).parent / "raw"
 COMPONENTS, HOST1, HOST2 = "h200-components.jsonl", "h200-host-1.jsonl", "h200-host-2.jsonl"
 GEMM, LAYERS, LISTS = "h200-gemm.jsonl", "h200-layers.jsonl", "h200-lists.jsonl"
+CONTENTION = "h200-contention.jsonl"
 STEPS = "h200-steps-2026-11-30.jsonl"
 GIB = 2**30
 
@@ -182,10 +183,13 @@ def thread_curves():
 def fresh_page_rates():
     """Bytes a second of faulting alone: the writing of warm pages, the copy, the cast and the release taken out."""
     one, sixteen = [], []
+    for r, width in large_lists():   # a copy into new tensors, less a copy into old ones
+        bytes_ = r["n"] * r["tensors"] * width
+        sixteen.append(bytes_ / (r["fresh_clone_s"][0] - typical(r["copy_to_flat_s"])))
     for r in records(HOST1, "page_touch"):
-        if r["threads"] in (1, 16):
-            (one if r["threads"] == 1 else sixteen).append(1 / (1 / r["fresh_gbs"] - 1 / r["warm_gbs"]) * 1e9)
-    release = page_release()
+        if r["threads"] == 1:
+            one.append(1 / (1 / r["fresh_gbs"] - 1 / r["warm_gbs"]) * 1e9)
+    release = statistics.median(r["gib"] * GIB / typical(r["s"]) for r in records(HOST2, "munmap"))
     down = 12.8e9  # pageable D2H, large
     for r in records(HOST2, "gpu_f32_to_pinned_bf16_blocking"):
         if r["temp_mib"] >= 64:
@@ -195,8 +199,16 @@ def fresh_page_rates():
     return statistics.median(one), statistics.median(sixteen)
 
 
+def large_lists():
+    """Records over lists of tensors larger than the C library's map threshold, with an element's bytes."""
+    for r in records(LISTS, "lists"):
+        width = 2 if "bfloat16" in r["dtype"] else 4
+        if r["n"] * width >= 32 * 2**20:
+            yield r, width
+
+
 def page_release():
-    return statistics.median(r["gib"] * GIB / typical(r["s"]) for r in records(HOST2, "munmap"))
+    return statistics.median(r["n"] * r["tensors"] * width / r["drop_again_s"][0] for r, width in large_lists())
 
 
 def cast_rate():
@@ -204,18 +216,36 @@ def cast_rate():
     return r["n"] / typical(r["s"])
 
 
+def contended(alone, copies, dram, weight):
+    """Bytes a second of a CPU kernel and of each copy: weighted max-min of `dram` between them, as the engine shares."""
+    one, both = 55e9, 47.8e9   # a copy's own limit, alone and in duplex
+    count, limit = (2, both) if copies == "duplex" else (1, one)
+    if alone + count * limit <= dram:
+        return alone, limit
+    low, high = 0.0, 1e13
+    for _ in range(60):
+        level = (low + high) / 2
+        low, high = (level, high) if min(alone, level) + count * min(limit, weight * level) < dram else (low, level)
+    return min(alone, low), min(limit, weight * low)
+
+
 def contention():
-    """Solved from three states of one record, with a byte of DMA counted as a byte of DRAM:
-         Adam and H2D     Adam keeps its 28 n / t bytes a second, H2D gets the rest: dram = adam + h2d
-         Adam and duplex  nobody is at his own limit, shares follow the weights: dma / adam = 2 w
-       The first also says that at Adam's full speed a copy is held below its own limit, so w <= h2d / adam. The two
-       differ by a sixth; the weight is their geometric mean."""
-    r = records(COMPONENTS, "contention")[0]
-    adam = 28 * 268435456 / statistics.median(r["adam_s_alone"])
-    h2d = statistics.median(r["h2d_gbs_during_adam"]) * 1e9
-    duplex = statistics.median(r["duplex_gbs_during_adam"]) * 1e9
-    dram = adam + h2d
-    weight = math.sqrt((h2d / adam) * (duplex / 2 / (dram - duplex)))
+    """DRAM's capacity and the weight of DMA against CPU kernels: least squares in log rates over all records of a CPU
+    kernel beside copies, by a grid. Copies of 12 bytes an element: the line is read before it is written."""
+    n, traffic = 268435456, {"adam_f32": 28, "mul_f32": 8, "copy_f32": 12}
+    rows = [r for r in records(CONTENTION, "contention") if r["kernel"] in traffic]
+    alone = {(r["kernel"], r["threads"]): traffic[r["kernel"]] * n / r["kernel_s"] for r in rows if r["copies"] == "none"}
+    seen = [(alone[r["kernel"], r["threads"]], r["copies"], traffic[r["kernel"]] * n / r["kernel_s"], max(r["h2d_gbs"], r["d2h_gbs"]) * 1e9)
+            for r in rows if r["copies"] != "none"]
+    old = records(COMPONENTS, "contention")[0]
+    adam, during = 28 * n / statistics.median(old["adam_s_alone"]), 28 * n / statistics.median(old["adam_s_during"])
+    seen.append((adam, "h2d", during, statistics.median(old["h2d_gbs_during_adam"]) * 1e9))
+    seen.append((adam, "duplex", 28 * n / statistics.median(old["adam_s_during"][-9:]), statistics.median(old["duplex_gbs_during_adam"]) / 2 * 1e9))
+
+    def error(dram, weight):
+        pairs = [(contended(a, c, dram, weight), (k, d)) for a, c, k, d in seen]
+        return sum(math.log(p / m) ** 2 for predicted, measured_ in pairs for p, m in zip(predicted, measured_))
+    dram, weight = min(((d * 2e9, w / 20) for d in range(50, 100) for w in range(2, 40)), key=lambda x: error(*x))
     return dram, weight
 
 
@@ -224,18 +254,18 @@ def host():
     dram, weight = contention()
     add = records(COMPONENTS, "cpu_copy", threads=1)[0]["add_inplace_gbs"]
     pinned = [r["gib"] * GIB / r["s"] for r in records(HOST1, "pinned_alloc") if r["s"] > 0]
-    few = "solved from few records: Adam alone, H2D during Adam, duplex during Adam"
+    few = "solved from 29 records of a CPU kernel beside copies, and those of h200-components.jsonl"
     return f"""host:
   name: 16 cores of an Intel Xeon, virtual machine
   cores: 16
   avx: true
   memory: {measured("125 GiB", COMPONENTS, "free, in the env record", "1 %")}
-  dram: {measured(rate(dram), COMPONENTS, few, "10 %")}
+  dram: {measured(rate(dram), CONTENTION, few, "10 %")}
   core_bandwidth: {measured(f"{add} GB/s", COMPONENTS, "add_inplace on one thread", "10 %")}
   core_speed: {measured(1, HOST2, "the rates of frameworks/pytorch-2.11.yaml are of this core")}
-  dma_weight: {measured(f"{weight:.3f}", COMPONENTS, few, "15 %")}
-  fresh_pages: {curve([(1, rate(one)), (16, rate(sixteen))], HOST1, "page_touch, and the blocking copies of h200-host-2.jsonl", "20 %")}
-  page_release: {measured(rate(page_release()), HOST2, "munmap")}
+  dma_weight: {measured(f"{weight:.3f}", CONTENTION, few, "15 %")}
+  fresh_pages: {curve([(1, rate(one)), (16, rate(sixteen))], HOST1, "one thread: page_touch, and the blocking copies of h200-host-2.jsonl; all: fresh_clone of h200-lists.jsonl", "30 %")}
+  page_release: {measured(rate(page_release()), LISTS, "gradients dropped, above the map threshold; a mapping of its own took 4 times as long in h200-host-2.jsonl", "30 %")}
   pinned_alloc: {measured(rate(statistics.mean(pinned)), HOST1, "", "15 %")}
   kernels:
 {kernel_curves()}  threads:

@@ -1,0 +1,79 @@
+// What is asked for: from the command line or from a scenario file, to jobs.
+//
+// A scenario names models, machines and plans, the work, and perhaps a sweep; every combination is a case. In a file:
+//
+//   title: which plan for 14B on one GH200?
+//   model: qwen2.5-14b                       # or a list
+//   hardware: gh200-480gb                    # or a list
+//   plans: {megatrain: {checkpoint_interval: 4}, zero2-offload: {}}      # options as in the real system
+//   plans: [{plan: megatrain, variant: paper, workload: {micro_batch: 8}}]   # or a list: a plan twice, its own work
+//   workload: {micro_batch: 64, sequence: 1024}      # micro_batch: largest takes what fits, up to micro_batch_limit
+//   sweep: {micro_batch: [8, 16, 32]}                # any workload key with numbers
+//   published: [{model: qwen2.5-14b, plan: megatrain, tflops: 264, from: "https://..."}]
+//
+// Every effective value is noted with its origin. Throws InputError for anything unknown, repeated or out of range.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/plans/job.h"
+#include "sim/study/catalog.h"
+
+namespace offsim::study {
+
+// A value as given, with its place: a file's or the command line's.
+struct Given {
+  std::string text;
+  Place place;
+};
+
+// The work as given; what is absent keeps its default.
+struct GivenWorkload {
+  std::optional<Given> micro_batch, micro_batch_limit, sequence, accumulation, checkpointing, precision, phase_sync;
+};
+
+struct GivenPlan {
+  Given name;
+  std::vector<std::pair<Given, Given>> options;   // name, value
+  GivenWorkload workload;
+};
+
+struct Published {
+  std::string model, plan, variant;   // variant: empty, or the value of the plan's option of that name
+  double tflops = 0;
+  std::string from;
+};
+
+struct Scenario {
+  std::string title;
+  std::vector<Given> models, machines;
+  std::vector<GivenPlan> plans;
+  GivenWorkload workload;
+  std::vector<std::pair<Given, std::vector<Given>>> sweep;   // workload key, values
+  std::vector<Published> published;
+};
+
+// Requires: the document outlives nothing; all is copied.
+Scenario read_scenario(const Node& document, const std::string& name);
+Scenario load_scenario(const Catalog& catalog, const std::string& name_or_path);
+
+// One combination, ready to predict.
+struct Case {
+  plans::Job job;
+  std::string model, hardware;   // as named
+  std::string plan;              // with the options that were given: "megatrain variant=paper"
+  bool largest = false;          // micro_batch was "largest": job holds the largest that fits, or 1
+  std::optional<Published> published;
+  Origins origins;
+};
+
+// All combinations, models first, then machines, sweep values, plans. Machines and models are loaded once each.
+std::vector<Case> cases(const Catalog& catalog, const Scenario& scenario);
+
+// `text` as it would stand in a file, for messages about the command line.
+Given on_command_line(std::string text);
+
+}  // namespace offsim::study
