@@ -51,17 +51,6 @@ const std::vector<std::pair<std::string, Field>>& workload_fields() {
   return kFields;
 }
 
-GivenWorkload read_workload(View map) {
-  GivenWorkload workload;
-  for (const auto& [key, field] : workload_fields()) {
-    if (const Node* node = map.get(key)) {
-      workload.*field = given(*node, key);
-    }
-  }
-  map.finish();
-  return workload;
-}
-
 // The options of a plan's map; `reserved` keys are not options.
 GivenPlan read_plan_options(const Node& map, Given name) {
   GivenPlan plan{std::move(name), {}, {}};
@@ -74,7 +63,7 @@ GivenPlan read_plan_options(const Node& map, Given name) {
   }
   for (std::size_t i = 0; i < map.keys.size(); ++i) {
     if (map.keys[i] == "workload") {
-      plan.workload = read_workload(View(map.items[i], "workload"));
+      plan.workload = read_given_workload(View(map.items[i], "workload"));
     } else if (map.keys[i] != "plan") {
       plan.options.emplace_back(Given{map.keys[i], map.key_places[i]},
                                 given(map.items[i], map.keys[i]));
@@ -93,15 +82,7 @@ std::vector<GivenPlan> read_plans(const Node& node) {
       break;
     case Node::Kind::kList:
       for (const Node& item : node.items) {
-        if (item.kind == Node::Kind::kMap) {
-          const Node* name = item.find("plan");
-          if (name == nullptr) {
-            throw InputError(item.place, "this plan has no name", "expected {plan: NAME, ...}");
-          }
-          plans.push_back(read_plan_options(item, given(*name, "plan")));
-        } else {
-          plans.push_back({given(item, "plan"), {}, {}});
-        }
+        plans.push_back(read_given_plan(item));
       }
       break;
     default:
@@ -292,6 +273,28 @@ Case make_case(const Scenario& s, const GivenPlan& plan, const GivenWorkload& wo
 
 }  // namespace
 
+GivenWorkload read_given_workload(View map) {
+  GivenWorkload workload;
+  for (const auto& [key, field] : workload_fields()) {
+    if (const Node* node = map.get(key)) {
+      workload.*field = given(*node, key);
+    }
+  }
+  map.finish();
+  return workload;
+}
+
+GivenPlan read_given_plan(const Node& node) {
+  if (node.kind != Node::Kind::kMap) {
+    return {given(node, "plan"), {}, {}};
+  }
+  const Node* name = node.find("plan");
+  if (name == nullptr) {
+    throw InputError(node.place, "this plan has no name", "expected {plan: NAME, ...}");
+  }
+  return read_plan_options(node, given(*name, "plan"));
+}
+
 Given on_command_line(std::string text) { return {std::move(text), {"command line", 0, 0}}; }
 
 Scenario read_scenario(const Node& document, const std::string& name) {
@@ -302,7 +305,7 @@ Scenario read_scenario(const Node& document, const std::string& name) {
   s.machines = list_of(map.need("hardware"), "hardware");
   s.plans = read_plans(map.need("plans"));
   if (auto workload = map.find_map("workload")) {
-    s.workload = read_workload(*workload);
+    s.workload = read_given_workload(*workload);
   }
   if (const Node* sweep = map.get("sweep")) {
     if (sweep->kind != Node::Kind::kMap) {

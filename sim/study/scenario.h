@@ -73,6 +73,10 @@ struct Case {
 // All combinations, models first, then machines, sweep values, plans. Machines and models are loaded once each.
 std::vector<Case> cases(const Catalog& catalog, const Scenario& scenario);
 
+// {plan: NAME, option: value, ..., workload: {...}} and {micro_batch: ..., ...}, for other files with the same keys.
+GivenPlan read_given_plan(const Node& node);
+GivenWorkload read_given_workload(View map);
+
 // `text` as it would stand in a file, for messages about the command line.
 Given on_command_line(std::string text);
 

@@ -1,0 +1,261 @@
+#include "sim/study/validate.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "sim/base/quantity.h"
+#include "sim/base/table.h"
+#include "sim/plans/plan.h"
+#include "sim/study/predict.h"
+#include "sim/study/scenario.h"
+
+namespace offsim::study {
+
+namespace {
+
+constexpr double kJudgedShare = 0.02;
+
+double error(double predicted, double measured) { return predicted / measured - 1; }
+
+Seconds predicted_part(const Prediction& p, const std::string& name, const Place& place) {
+  const auto phase = [&](const char* key) {
+    const auto found = p.phases.find(key);
+    return found == p.phases.end() ? Seconds(0) : found->second;
+  };
+  const auto label = [&](std::string_view key) {
+    for (const auto& [text, time] : p.by_label) {
+      if (text == key) {
+        return time;
+      }
+    }
+    return Seconds(0);
+  };
+  if (name == "forward" || name == "backward") {
+    return phase(name.c_str());
+  }
+  if (name == "step") {
+    return phase("optimizer");
+  }
+  if (name == "forward and backward") {
+    return phase("forward") + phase("backward");
+  }
+  if (name == "clip" || name == "Adam") {
+    return label(name);
+  }
+  if (name == "refresh and zero") {
+    return phase("optimizer") - label("clip") - label("Adam");
+  }
+  throw InputError(place, fmt::format("there is no part '{}'", name),
+                   suggest(name, {"forward", "backward", "step", "forward and backward", "clip",
+                                  "Adam", "refresh and zero"}));
+}
+
+bool known_plan(const std::string& name) {
+  for (const plans::Plan& plan : plans::registry()) {
+    if (plan.name == name) {
+      return true;
+    }
+  }
+  return false;
+}
+
+void compare(LedgerRow& row, const Prediction& p, View& map) {
+  row.step.predicted = p.step;
+  if (auto parts = map.find_map("parts")) {
+    for (const std::string& name : parts->keys()) {
+      const Seconds measured = parts->time(name);
+      row.parts.push_back({name, {measured, predicted_part(p, name, parts->place_of(name))},
+                           measured.value >= kJudgedShare * row.step.measured.value});
+    }
+    parts->finish();
+  }
+  if (map.has("gpu_peak")) {
+    row.gpu = {map.bytes("gpu_peak"), p.pool("gpu")->peak};
+  }
+  if (map.has("host_resident")) {
+    const PoolReport& host = *p.pool("host");
+    row.host = {map.bytes("host_resident"), host.resident + host.fixed};
+  }
+}
+
+LedgerRow read_row(const Catalog& catalog, const Node& node, const Given& machine,
+                   const std::string& file) {
+  View map(node, "row");
+  LedgerRow row;
+  row.file = file;
+  row.id = map.text("id");
+  Scenario s;
+  s.models = {{map.text("model"), map.place_of("model")}};
+  s.machines = {machine};
+  s.plans = {read_given_plan(map.need("plan"))};
+  s.workload = read_given_workload(map.map("workload"));
+  row.plan = s.plans.front().name.text;
+  row.calibrates = map.text("calibrates", "");
+  row.step.measured = map.time("step");
+  if (!known_plan(row.plan)) {
+    row.missing = "no such plan yet";
+    map.finish({"parts", "gpu_peak", "host_resident"});
+    return row;
+  }
+  const Case c = std::move(cases(catalog, s).front());
+  compare(row, predict(c.job), map);
+  map.finish();
+  return row;
+}
+
+std::string percent(double e) { return fmt::format("{:+.1f} %", 100 * e); }
+std::string seconds(Seconds t) { return fmt::format("{:.4f}", t.value); }
+
+void add_part(Table& table, const std::string& id, const LedgerPart& part) {
+  table.add_row({id, part.name, seconds(part.time.measured), seconds(part.time.predicted),
+                 percent(error(part.time.predicted.value, part.time.measured.value)) +
+                     (part.judged ? "" : " *")});
+}
+
+void add_bytes(Table& table, const char* name, const std::optional<Compared<Bytes>>& bytes) {
+  if (bytes) {
+    table.add_row({"", name, fmt::format("{:.2f}", gib(bytes->measured)),
+                   fmt::format("{:.2f}", gib(bytes->predicted)),
+                   percent(error(gib(bytes->predicted), gib(bytes->measured)))});
+  }
+}
+
+std::string summary(const Ledger& ledger, LedgerWhat what, const char* name) {
+  const LedgerError e = ledger_error(ledger, what);
+  if (e.count == 0) {
+    return "";
+  }
+  return fmt::format("{:<14}{:4} values   mean {:4.1f} %   worst {:4.1f} %   {}\n", name, e.count,
+                     100 * e.mean, 100 * e.worst, e.worst_id);
+}
+
+}  // namespace
+
+LedgerError ledger_error(const Ledger& ledger, LedgerWhat what) {
+  LedgerError out;
+  const auto take = [&](const LedgerRow& row, double predicted, double measured,
+                        const std::string& part) {
+    const double e = std::abs(error(predicted, measured));
+    out.mean += e;
+    ++out.count;
+    if (e >= out.worst) {
+      out.worst = e;
+      out.worst_id = row.id + part;
+    }
+  };
+  for (const LedgerRow& row : ledger.rows) {
+    if (!row.missing.empty() || !row.calibrates.empty()) {
+      continue;
+    }
+    if (what == LedgerWhat::kStep) {
+      take(row, row.step.predicted.value, row.step.measured.value, "");
+    }
+    for (const LedgerPart& part : row.parts) {
+      if (what == LedgerWhat::kParts && part.judged) {
+        take(row, part.time.predicted.value, part.time.measured.value, ", " + part.name);
+      }
+    }
+    const auto& bytes = what == LedgerWhat::kGpu ? row.gpu : row.host;
+    if ((what == LedgerWhat::kGpu || what == LedgerWhat::kHost) && bytes) {
+      take(row, gib(bytes->predicted), gib(bytes->measured), "");
+    }
+  }
+  out.mean = out.count == 0 ? 0 : out.mean / static_cast<double>(out.count);
+  return out;
+}
+
+Ledger validate(const Catalog& catalog, const std::string& only) {
+  Ledger ledger;
+  for (const std::string& name : catalog.list("validation", ".yaml")) {
+    if (!only.empty() && name != only) {
+      continue;
+    }
+    const std::string path = "validation/" + name + ".yaml";
+    const Node document = parse_document(*catalog.read(path), path, Syntax::kYaml);
+    View map(document, "validation");
+    const Given machine{map.text("machine"), map.place_of("machine")};
+    map.text("from");
+    const Node& rows = map.need("rows");
+    if (rows.kind != Node::Kind::kList) {
+      throw InputError(rows.place, "rows is not a list", "expected [{id: ..., ...}]");
+    }
+    for (const Node& row : rows.items) {
+      ledger.rows.push_back(read_row(catalog, row, machine, path));
+    }
+    map.finish();
+  }
+  if (ledger.rows.empty()) {
+    throw InputError({"command line", 0, 0}, fmt::format("there are no measured steps '{}'", only),
+                     suggest(only, catalog.list("validation", ".yaml")));
+  }
+  return ledger;
+}
+
+std::string ledger_text(const Ledger& ledger, bool colour) {
+  using Align = Table::Align;
+  std::string out;
+  std::string file;
+  std::optional<Table> table;
+  const auto flush = [&] {
+    if (table) {
+      out += file + "\n" + table->text({.indent = 2, .colour = colour}) + "\n";
+    }
+  };
+  for (const LedgerRow& row : ledger.rows) {
+    if (row.file != file) {
+      flush();
+      file = row.file;
+      table.emplace(std::vector<Table::Column>{{"row", Align::kLeft},
+                                               {"part", Align::kLeft},
+                                               {"measured", Align::kRight},
+                                               {"predicted", Align::kRight},
+                                               {"error", Align::kRight}});
+    }
+    if (!row.missing.empty()) {
+      table->add_row({row.id, row.plan, seconds(row.step.measured), row.missing, ""});
+      continue;
+    }
+    add_part(*table, row.id + (row.calibrates.empty() ? "" : " (c)"), {"step, s", row.step, true});
+    for (const LedgerPart& part : row.parts) {
+      add_part(*table, "", {"  " + part.name, part.time, part.judged});
+    }
+    add_bytes(*table, "GPU peak, GiB", row.gpu);
+    add_bytes(*table, "host, GiB", row.host);
+  }
+  flush();
+  out += summary(ledger, LedgerWhat::kStep, "step time") +
+         summary(ledger, LedgerWhat::kParts, "parts") +
+         summary(ledger, LedgerWhat::kGpu, "GPU memory") +
+         summary(ledger, LedgerWhat::kHost, "host memory");
+  out += "* under 2 % of the step: listed, not judged.   (c) a figure of the machine file was taken from\n"
+         "this row: not in the means.   \"step\" among the parts is the optimizer's.\n";
+  return out;
+}
+
+std::string ledger_json(const Ledger& ledger) {
+  std::string rows;
+  for (const LedgerRow& row : ledger.rows) {
+    std::string parts;
+    for (const LedgerPart& part : row.parts) {
+      parts += fmt::format("{}\"{}\": {{\"measured_s\": {}, \"predicted_s\": {}, \"judged\": {}}}",
+                           parts.empty() ? "" : ", ", part.name, part.time.measured.value,
+                           part.time.predicted.value, part.judged);
+    }
+    std::string memory;
+    for (const auto& [name, bytes] : {std::pair{"gpu", &row.gpu}, {"host", &row.host}}) {
+      if (*bytes) {
+        memory += fmt::format(", \"{}_bytes\": {{\"measured\": {}, \"predicted\": {}}}", name,
+                              (*bytes)->measured.value, (*bytes)->predicted.value);
+      }
+    }
+    rows += fmt::format(
+        "{}\n  {{\"id\": \"{}\", \"plan\": \"{}\", \"missing\": \"{}\", \"calibrates\": \"{}\", "
+        "\"step\": {{\"measured_s\": {}, \"predicted_s\": {}}}, \"parts\": {{{}}}{}}}",
+        rows.empty() ? "" : ",", row.id, row.plan, row.missing, row.calibrates,
+        row.step.measured.value, row.step.predicted.value, parts, memory);
+  }
+  return "{\"schema\": \"offsim.ledger/1\", \"rows\": [" + rows + "\n]}\n";
+}
+
+}  // namespace offsim::study
