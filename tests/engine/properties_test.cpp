@@ -105,6 +105,34 @@ RC_GTEST_PROP(SimulateProperty, TwoRunsAreTheSame, ()) {
   RC_ASSERT(first.busy == second.busy);
 }
 
+// A graph from a generator of our own, much contention and all features; its times, as one number.
+TEST(Determinism, EveryCompilerAndBuildGivesTheSameBytes) {
+  std::uint64_t state = 1;
+  const auto draw = [&](std::uint64_t below) {
+    state = state * 6364136223846793005U + 1442695040888963407U;
+    return (state >> 33) % below;
+  };
+  Plan plan{{0.7, 50, 1000.1}, {}, {}};
+  for (std::uint32_t need = 0; need < 20; ++need) {
+    const double limit = need % 3 == 0 ? kUnlimitedRate : 0.1 * static_cast<double>(1 + draw(100));
+    plan.needs.push_back({limit, 0.1 * static_cast<double>(1 + draw(9)), {}});
+    for (std::uint32_t r = need % 2; r < 3; ++r) {
+      plan.needs.back().uses.push_back({ResourceId{r}, 0.1 * static_cast<double>(1 + draw(50))});
+    }
+  }
+  for (std::size_t i = 0; i < 5000; ++i) {
+    plan.steps.push_back({0.1 * static_cast<double>(draw(1000)), draw(20), static_cast<Picoseconds>(draw(1'000'000)), {}});
+    if (i > 0) {
+      plan.steps.back().after.push_back(i - 1 - draw(std::min<std::size_t>(i, 64)));
+    }
+  }
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const Picoseconds time : simulate(plan.build()).finish) {
+    hash = (hash ^ static_cast<std::uint64_t>(time)) * 0x100000001b3;
+  }
+  EXPECT_EQ(hash, 12598551294233733601U);
+}
+
 // The order of ids decides nothing but who is taken first at an instant, and that changes no time.
 RC_GTEST_PROP(SimulateProperty, NumbersOfActivitiesDoNotMatter, ()) {
   const Plan plan = random_plan();

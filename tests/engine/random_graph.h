@@ -53,14 +53,14 @@ struct Plan {
 inline Plan random_sharing() {
   Plan plan;
   plan.capacities = *rc::gen::resize(8, rc::gen::nonEmpty(rc::gen::container<std::vector<double>>(
-                                            rc::gen::element(1.0, 7.0, 50.0, 1000.0, 3e9))));
+                                            rc::gen::element(1.0, 0.7, 50.0, 1000.1, 3e9))));
   const auto count = *rc::gen::inRange(1, 9);
   for (int d = 0; d < count; ++d) {
     Plan::Need need;
-    need.weight = *rc::gen::element(1.0, 1.0, 0.5, 3.0);
+    need.weight = *rc::gen::element(1.0, 1.0, 0.3, 3.0);
     for (std::uint32_t r = 0; r < plan.capacities.size(); ++r) {
       if (*rc::gen::inRange(0, 3) == 0) {
-        need.uses.push_back({ResourceId(r), *rc::gen::element(1.0, 0.25, 2.0, 28.0)});
+        need.uses.push_back({ResourceId(r), *rc::gen::element(1.0, 0.1, 1.0 / 3, 28.0)});
       }
     }
     const double limit = *rc::gen::element(kUnlimitedRate, 0.3, 2.0, 10.0, 1e9);
@@ -75,7 +75,7 @@ inline Plan random_plan() {
   const auto count = *rc::gen::inRange<std::size_t>(0, 40);
   for (std::size_t i = 0; i < count; ++i) {
     Plan::Step step;
-    step.amount = *rc::gen::element(0.0, 1.0, 1.0, 5.0, 123.0, 4567.0);
+    step.amount = *rc::gen::element(0.0, 1.0, 1.0, 5.1, 123.4, 4567.8);
     step.need = *rc::gen::inRange<std::size_t>(0, plan.needs.size());
     step.latency = *rc::gen::element<Picoseconds>(0, 0, 1, 9'000'000, 1'000'000'000'000);
     const auto edges = i == 0 ? 0 : *rc::gen::inRange(0, 3);

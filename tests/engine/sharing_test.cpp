@@ -129,6 +129,14 @@ TEST(Sharing, ALimitAloneNeedsNoResource) {
   EXPECT_THAT(rates_of(plan, {1000}), ElementsAre(7));
 }
 
+TEST(Sharing, RoundingLeavesNobodyWithoutARate) {
+  // Demand 0 is held up at b, and that leaves less than nothing of a when it is computed in doubles.
+  const Plan plan{{0.01904761904761905, 0.2},
+                  {{kUnlimitedRate, 1, {{kA, 0.2}, {kB, 2.1}}}, {kUnlimitedRate, 1e-20, {{kA, 0.2}}}},
+                  {}};
+  EXPECT_THAT(rates_of(plan, {1, 1}), ElementsAre(DoubleEq(0.2 / 2.1), DoubleEq(1e-20 * 0.2 / 2.1)));
+}
+
 TEST(Sharing, SolveListsWhatChangedAndNothingElse) {
   const Plan plan{{2, 10},
                   {{kUnlimitedRate, 1, {{kA, 1}}},

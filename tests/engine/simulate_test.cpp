@@ -166,6 +166,22 @@ TEST_F(Simulate, WorkThatLooksEndlessWhileItSharesMayStillEnd) {
   EXPECT_EQ(run().makespan, static_cast<Picoseconds>(hundred_days) * kSecond + kSecond / 2);
 }
 
+TEST_F(Simulate, LateInALongRunTimeStillOnlyGoesForward) {
+  // After 90 days of work at one rate a double resolves only a nanosecond of it.
+  const auto core = builder.demand(1, 1, {});
+  const Picoseconds late = 90 * 86'400 * kSecond;
+  builder.add({100.0 * 86'400, core});
+  for (int i = 0; i < 100; ++i) {
+    builder.add({1e-10, core, late + 977 * i});
+  }
+  const Timeline timeline = run();
+  for (std::size_t i = 1; i < graph.size(); ++i) {
+    EXPECT_GE(timeline.finish[i], timeline.start[i] + graph.latencies()[i]);
+    EXPECT_LE(timeline.finish[i], timeline.start[i] + graph.latencies()[i] + 3000);
+  }
+  EXPECT_EQ(timeline.makespan, 100 * 86'400 * kSecond);
+}
+
 TEST(ToPicoseconds, RoundsToTheNearest) {
   EXPECT_EQ(to_picoseconds(Seconds(1)), 1'000'000'000'000);
   EXPECT_EQ(to_picoseconds(Seconds(0.4e-12)), 0);
