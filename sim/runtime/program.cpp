@@ -1,0 +1,147 @@
+#include "sim/runtime/program.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <ostream>
+
+namespace offsim::runtime {
+
+namespace {
+
+template <class Id>
+std::size_t index(Id id) {
+  return static_cast<std::size_t>(id);
+}
+
+// Names here are ours: letters, digits, spaces, dots, brackets. Quotes and backslashes are escaped all the same.
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+    }
+    out += c;
+  }
+  return out + "\"";
+}
+
+std::string_view name_of(Space space) {
+  static constexpr std::array<std::string_view, 4> kNames{"gpu", "pinned", "pageable", "nvme"};
+  return kNames[index(space)];
+}
+
+std::string_view name_of(LaneKind kind) {
+  static constexpr std::array<std::string_view, 3> kNames{"host", "stream", "worker"};
+  return kNames[index(kind)];
+}
+
+std::string_view name_of(Phase phase) {
+  static constexpr std::array<std::string_view, 4> kNames{"setup", "forward", "backward",
+                                                          "optimizer"};
+  return kNames[index(phase)];
+}
+
+std::string kernel_json(const model::Kernel& k) {
+  using Kind = model::Kernel::Kind;
+  const std::string_view type = k.wide ? "fp32" : "bf16";
+  std::string body;
+  switch (k.kind) {
+    case Kind::kGemm:
+      body = fmt::format("\"gemm\":{{\"m\":{},\"n\":{},\"k\":{},\"type\":\"{}\"}}", k.m, k.n, k.k,
+                         type);
+      break;
+    case Kind::kAttention:
+      body = fmt::format(
+          "\"attention\":{{\"batch\":{},\"heads\":{},\"kv_heads\":{},\"sequence\":{},"
+          "\"head_dim\":{},\"causal\":true,\"backward\":{},\"type\":\"{}\"}}",
+          k.batch, k.heads, k.kv_heads, k.sequence, k.head_dim, k.backward, type);
+      break;
+    case Kind::kElementwise:
+      body = fmt::format("\"elementwise\":{{\"bytes\":{},\"indexed\":{}}}", k.bytes, k.indexed);
+      break;
+    case Kind::kAdam:
+      body = fmt::format("\"adam\":{{\"elements\":{},\"type\":\"{}\"}}", k.elements, type);
+      break;
+  }
+  return fmt::format("{{{},\"count\":{}}}", body, k.count);
+}
+
+// One line a call.
+class Writer {
+ public:
+  Writer(const Program& program, std::ostream& out) : program_(program), out_(out) {}
+
+  void operator()(const Launch& c) const {
+    line(R"("call":"launch","stream":{},"work":{})", lane(c.stream), index(c.work));
+  }
+  void operator()(const Copy& c) const {
+    line(R"("call":"copy","stream":{},"from":"{}","to":"{}","bytes":{},"pieces":{},"blocking":{},"what":{})",
+         lane(c.stream), name_of(c.from), name_of(c.to), c.bytes, c.pieces, c.blocking,
+         quoted(c.what));
+  }
+  void operator()(const CpuWork& c) const {
+    line(R"("call":"cpu","thread":{},"kernel":{},"elements":{},"calls":{},"threads":{},"into":{},"what":{})",
+         lane(c.thread), quoted(c.kernel), c.elements, c.calls, c.threads,
+         c.into ? std::to_string(index(*c.into)) : "null", quoted(c.what));
+  }
+  void operator()(const HostBusy& c) const {
+    line(R"("call":"host","task":"{}","count":{},"what":{})",
+         c.task == HostTask::kCheckpoint ? "checkpoint" : "optimizer_tensor", c.count,
+         quoted(c.what));
+  }
+  void operator()(const Record& c) const {
+    line(R"("call":"record","lane":{},"event":{})", lane(c.lane), index(c.event));
+  }
+  void operator()(const Wait& c) const {
+    line(R"("call":"wait","lane":{},"event":{})", lane(c.lane), index(c.event));
+  }
+  void operator()(const SyncDevice&) const { line(R"("call":"synchronize")"); }
+  void operator()(const Allocate& c) const {
+    line(R"("call":"allocate","issuer":{},"buffer":{},"space":"{}","bytes":{},"tag":{})",
+         lane(c.issuer), index(c.buffer), name_of(c.space), c.bytes, quoted(c.tag));
+  }
+  void operator()(const Free& c) const {
+    line(R"("call":"free","issuer":{},"buffer":{},"used_by":{})", lane(c.issuer), index(c.buffer),
+         c.used_by ? lane(*c.used_by) : "null");
+  }
+  void operator()(const EnterPhase& c) const {
+    line(R"("call":"phase","phase":"{}")", name_of(c.phase));
+  }
+  void operator()(const EndStep&) const { line(R"("call":"end_step")"); }
+
+ private:
+  std::string lane(Lane l) const { return quoted(program_.lanes[index(l)].name); }
+
+  template <class... Arguments>
+  void line(fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
+    out_ << '{' << fmt::format(format, std::forward<Arguments>(arguments)...) << "}\n";
+  }
+
+  const Program& program_;
+  std::ostream& out_;
+};
+
+}  // namespace
+
+void write_program(const Program& program, std::ostream& out) {
+  out << fmt::format("{{\"schema\":\"offsim.program/1\",\"steps\":{},\"events\":{},\"buffers\":{}}}\n",
+                     program.steps, program.events, program.buffers);
+  for (const LaneInfo& lane : program.lanes) {
+    out << fmt::format("{{\"lane\":{},\"kind\":\"{}\"}}\n", quoted(lane.name), name_of(lane.kind));
+  }
+  for (std::size_t i = 0; i < program.works.size(); ++i) {
+    std::string kernels;
+    for (const model::Kernel& kernel : program.works[i].kernels) {
+      kernels += (kernels.empty() ? "" : ",") + kernel_json(kernel);
+    }
+    out << fmt::format("{{\"work\":{},\"name\":{},\"kernels\":[{}]}}\n", i,
+                       quoted(program.works[i].name), kernels);
+  }
+  const Writer writer(program, out);
+  for (const Call& call : program.calls) {
+    std::visit(writer, call);
+  }
+}
+
+}  // namespace offsim::runtime
