@@ -39,7 +39,8 @@ double peak_rss_mib() {
   return 0;
 }
 
-void write_finish(std::ostream& out, const std::vector<std::int64_t>& ids, const engine::Timeline& timeline) {
+void write_finish(std::ostream& out, const std::vector<std::int64_t>& ids,
+                  const engine::Timeline& timeline) {
   std::string block;
   for (std::size_t i = 0; i < ids.size(); ++i) {
     fmt::format_to(std::back_inserter(block), "{} {}\n", ids[i], exact_seconds(timeline.finish[i]));
@@ -73,12 +74,13 @@ int run_dag(const DagOptions& options, std::ostream& out, std::ostream& err) {
   }
   const double run_s = seconds_between(built, done);
   const auto count = static_cast<double>(graph.size());
-  err << fmt::format(
-      R"({{"activities": {}, "edges": {}, "finished": {}, "makespan_s": {}, "parse_s": {:.6f}, "build_s": {:.6f}, )"
-      R"("run_s": {:.6f}, "activities_per_s": {:.0f}, "peak_rss_mib": {:.1f}}})",
-      graph.size(), graph.edge_count(), timeline.finish.size(), exact_seconds(timeline.makespan),
-      seconds_between(begin, parsed), seconds_between(parsed, built), run_s, run_s > 0 ? count / run_s : 0.0,
-      peak_rss_mib());
+  err << fmt::format(R"({{"activities": {}, "edges": {}, "finished": {}, "makespan_s": {}, )"
+                     R"("parse_s": {:.6f}, "build_s": {:.6f}, )"
+                     R"("run_s": {:.6f}, "activities_per_s": {:.0f}, "peak_rss_mib": {:.1f}}})",
+                     graph.size(), graph.edge_count(), timeline.finish.size(),
+                     exact_seconds(timeline.makespan), seconds_between(begin, parsed),
+                     seconds_between(parsed, built), run_s, run_s > 0 ? count / run_s : 0.0,
+                     peak_rss_mib());
   err << "\n";
   return 0;
 }

@@ -1,0 +1,54 @@
+#include "sim/cli/compare.h"
+
+#include <fmt/format.h>
+
+#include <ostream>
+
+#include "sim/cli/rows.h"
+#include "sim/report/json.h"
+
+namespace offsim::cli {
+
+namespace {
+
+std::string next_command(const CompareOptions& options, const study::Scenario& scenario,
+                         const std::vector<study::Case>& cases,
+                         const std::vector<report::ComparisonRow>& rows) {
+  const auto best = best_row(rows);
+  const std::size_t shown = best.value_or(0);
+  const plans::Job& job = cases[shown].job;
+  const std::string& machine = scenario.machines[shown / scenario.plans.size()].text;
+  if (best) {
+    return predict_command({options.model, machine, options.catalog}, job);
+  }
+  if (job.workload.micro_batch > 1) {
+    return with_largest(compare_command({options.model, options.hardware, options.catalog}, job),
+                        job);
+  }
+  return "offsim catalog hardware";
+}
+
+}  // namespace
+
+int run_compare(const CompareOptions& options, std::ostream& out, std::ostream& err) {
+  const std::optional<UsdPerHour> price = price_of(options.price);
+  const study::Catalog catalog = open_catalog(options.catalog);
+  const study::Scenario scenario =
+      scenario_of(options.model, options.hardware, options.plans, options.work);
+  const std::vector<study::Case> cases = study::cases(catalog, scenario);
+  const auto rows = predict_rows(cases, price, options.terminal, err);
+  if (write_all({{"--json", options.json,
+                  [&](std::ostream& to) { to << report::comparison_json(rows); }}},
+                out)) {
+    return 0;
+  }
+  const std::string title =
+      options.work.micro_batch == "largest"
+          ? fmt::format("{}, the largest micro-batch that fits", cases.front().model)
+          : fmt::format("{}, {}", cases.front().model, rows.front().workload);
+  out << report::comparison_text(title, rows, options.terminal.style)
+      << fmt::format("Next: {}\n", next_command(options, scenario, cases, rows));
+  return 0;
+}
+
+}  // namespace offsim::cli

@@ -1,0 +1,26 @@
+// offsim compare: plans and machines beside each other for one model and one work.
+#pragma once
+
+#include <iosfwd>
+#include <optional>
+#include <string>
+
+#include "sim/cli/output.h"
+#include "sim/cli/question.h"
+
+namespace offsim::cli {
+
+struct CompareOptions {
+  std::string model;
+  std::string hardware;        // names separated by commas
+  std::string plans = "all";   // the same
+  WorkFlags work;
+  std::optional<std::string> price, catalog;
+  std::string json;            // a path, "-" for stdout, or empty
+  Terminal terminal;
+};
+
+// Plans that do not fit, or refuse the work, stay in the table with the reason.
+int run_compare(const CompareOptions& options, std::ostream& out, std::ostream& err);
+
+}  // namespace offsim::cli

@@ -1,0 +1,96 @@
+#include "sim/cli/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "sim/base/config.h"
+#include "sim/base/table.h"
+
+namespace offsim::cli {
+
+namespace {
+
+using Documents = std::map<std::string, Node>;
+
+const Node& document(const study::Catalog& catalog, const std::string& file, Documents& read) {
+  const auto found = read.find(file);
+  if (found != read.end()) {
+    return found->second;
+  }
+  const auto text = catalog.read(file);
+  return read
+      .emplace(file, text ? parse_document(*text, file, Syntax::kYaml) : load_document(file))
+      .first->second;
+}
+
+// The map at a place: where a figure was written.
+const Node* map_at(const Node& node, const Place& place) {
+  if (node.kind == Node::Kind::kMap && node.place == place && node.find("source") != nullptr) {
+    return &node;
+  }
+  for (const Node& item : node.items) {
+    if (const Node* found = map_at(item, place)) {
+      return found;
+    }
+  }
+  return nullptr;
+}
+
+// With its unit, which only the file knows.
+std::string written_value(const Node* figure) {
+  if (figure == nullptr) {
+    return "";
+  }
+  if (const Node* value = figure->find("value")) {
+    return value->scalar;
+  }
+  if (const Node* points = figure->find("points")) {
+    return fmt::format("{} points", points->items.size());
+  }
+  if (const Node* rows = figure->find("rows")) {
+    return fmt::format("{} rows", std::ranges::count(rows->scalar, '\n'));
+  }
+  return "";
+}
+
+std::string origin_text(const Place& place) { return place.file.empty() ? "default" : place.text(); }
+
+}  // namespace
+
+std::string figures_text(const study::Catalog& catalog, const machine::Machine& machine) {
+  Table table({{"figure"}, {"value", Table::Align::kRight}, {"source"}, {"place"}});
+  std::vector<std::string> from;
+  Documents read;
+  for (const machine::Figure& figure : machine.figures) {
+    const Node* written = map_at(document(catalog, figure.place.file, read), figure.place);
+    table.add_row({figure.name, written_value(written),
+                   fmt::format("{} +-{:.3g} %", machine::source_name(figure.source),
+                               figure.spread * 100),
+                   figure.place.text()});
+    from.push_back(figure.from);
+  }
+  const std::string rows = table.text({.indent = 2});
+  std::string out;
+  std::size_t line = 0;
+  for (std::size_t at = 0; at < rows.size(); ++line) {
+    const std::size_t end = rows.find('\n', at) + 1;
+    out += rows.substr(at, end - at);
+    if (line > 0) {
+      out += fmt::format("    {}\n", from[line - 1]);
+    }
+    at = end;
+  }
+  return out;
+}
+
+std::string explain_text(const study::Catalog& catalog, const study::Case& c) {
+  Table settings({{"setting"}, {"value"}, {"from"}});
+  for (const Origin& origin : c.origins) {
+    settings.add_row({origin.name, origin.value, origin_text(origin.place)});
+  }
+  return settings.text({.indent = 2}) + "\n" + figures_text(catalog, c.job.machine) + "\n";
+}
+
+}  // namespace offsim::cli

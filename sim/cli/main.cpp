@@ -1,0 +1,288 @@
+// The command line: flags to the options of a command, exceptions to exit codes.
+//
+// 0 done, 2 a mistake of the user (one line on stderr), 1 a mistake of ours (a sentence). CLI11
+// splits the line; what is missing, unknown or empty is said here, in the words of the rest.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <iostream>
+
+#include "sim/base/config.h"
+#include "sim/base/error.h"
+#include "sim/cli/catalog.h"
+#include "sim/cli/compare.h"
+#include "sim/cli/dag.h"
+#include "sim/cli/predict.h"
+#include "sim/cli/run.h"
+#include "sim/cli/validate.h"
+
+namespace offsim::cli {
+namespace {
+
+constexpr const char* kVersion = "offsim 0.1.0";
+constexpr const char* kShortHelp = R"(offsim predicts what one step of offloaded LLM training costs.
+
+  offsim predict --model qwen2.5-14b --hardware gh200-480gb --plan megatrain --micro-batch 8
+  offsim compare --model llama-3.1-8b --hardware h200-pcie5 --micro-batch largest
+  offsim run scenarios/gh200.yaml
+  offsim catalog hardware
+
+Every command has --help; offsim --help lists them.
+)";
+
+const Place kCommandLine{"command line", 0, 0};
+
+// A command: its flags, those that it cannot do without, and what it does.
+struct Command {
+  CLI::App* app;
+  std::vector<std::string> needed;
+  std::function<int(std::ostream& out, std::ostream& err)> run;
+};
+
+void add_work_flags(CLI::App* app, WorkFlags& work) {
+  app->add_option("--micro-batch", work.micro_batch, "sequences a GPU, or largest: what fits")
+      ->type_name("N");
+  app->add_option("--micro-batch-limit", work.micro_batch_limit, "beside largest: at most so many")
+      ->type_name("N");
+  app->add_option("--sequence", work.sequence, "tokens a sequence (1024)")->type_name("S");
+  app->add_option("--accumulation", work.accumulation, "micro-batches a step (1)")->type_name("K");
+  app->add_option("--checkpointing", work.checkpointing, "none or full (none)")->type_name("C");
+  app->add_option("--precision", work.precision, "bf16-mixed, bf16, fp16-mixed or fp32")
+      ->type_name("P");
+  app->add_flag("--phase-sync", work.phase_sync, "the loop synchronises between its phases");
+  app->add_option("--set", work.set, "an option of a plan; may be repeated")
+      ->type_name("PLAN.OPTION=VALUE")
+      ->allow_extra_args(false);
+}
+
+void add_catalog_flag(CLI::App* app, std::optional<std::string>& catalog) {
+  app->add_option("--catalog", catalog, "a folder with hardware/ and models/")->type_name("DIR");
+}
+
+void add_answer_flags(CLI::App* app, std::optional<std::string>& price, std::string& json) {
+  app->add_option("--price", price, "of one GPU, such as \"3.35 USD/h\"")->type_name("USD/h");
+  app->add_option("--json", json, "write JSON; - for stdout, without text")->type_name("FILE");
+}
+
+Command predict_command_line(CLI::App& main, PredictOptions& options) {
+  CLI::App* app = main.add_subcommand("predict", "one step of a model on a machine under a plan");
+  app->add_option("--model", options.model, "a name of the catalog or a config.json")
+      ->type_name("M");
+  app->add_option("--hardware", options.hardware, "a name of the catalog or a YAML file")
+      ->type_name("H");
+  app->add_option("--plan", options.plan, "a training system: offsim catalog plans")
+      ->type_name("P");
+  add_work_flags(app, options.work);
+  add_answer_flags(app, options.price, options.json);
+  app->add_option("--tokens", options.tokens, "hours and dollars for so many, such as 10M")
+      ->type_name("N");
+  app->add_option("--trace", options.trace, "write a Chrome trace of the step")->type_name("FILE");
+  app->add_option("--program", options.program, "write the recorded calls as JSON lines")
+      ->type_name("FILE");
+  app->add_flag("--explain", options.explain, "every value in force, and where it is from");
+  add_catalog_flag(app, options.catalog);
+  app->footer(
+      "Example:\n  offsim predict --model qwen2.5-14b --hardware gh200-480gb --plan megatrain \\\n"
+      "    --micro-batch 64 --set megatrain.checkpoint_interval=4");
+  return {app, {"--model", "--hardware", "--plan"}, [&options](std::ostream& out, std::ostream& err) {
+            return run_predict(options, out, err);
+          }};
+}
+
+Command compare_command_line(CLI::App& main, CompareOptions& options) {
+  CLI::App* app = main.add_subcommand("compare", "plans and machines beside each other");
+  app->add_option("--model", options.model, "a name of the catalog or a config.json")
+      ->type_name("M");
+  app->add_option("--hardware", options.hardware, "names or files, separated by commas")
+      ->type_name("H,...");
+  app->add_option("--plans", options.plans, "names separated by commas, or all (all)")
+      ->type_name("P,...");
+  add_work_flags(app, options.work);
+  add_answer_flags(app, options.price, options.json);
+  add_catalog_flag(app, options.catalog);
+  app->footer(
+      "Example:\n  offsim compare --model llama-3.1-8b --hardware h200-pcie5,gh200-480gb \\\n"
+      "    --micro-batch largest");
+  return {app, {"--model", "--hardware"}, [&options](std::ostream& out, std::ostream& err) {
+            return run_compare(options, out, err);
+          }};
+}
+
+Command run_command_line(CLI::App& main, RunOptions& options) {
+  CLI::App* app = main.add_subcommand("run", "every case of scenario files");
+  app->add_option("SCENARIO", options.scenarios, "names of the catalog or YAML files");
+  add_answer_flags(app, options.price, options.json);
+  add_catalog_flag(app, options.catalog);
+  app->footer("Example:\n  offsim run scenarios/gh200.yaml");
+  return {app, {"SCENARIO"}, [&options](std::ostream& out, std::ostream& err) {
+            return run_scenarios(options, out, err);
+          }};
+}
+
+Command catalog_command_line(CLI::App& main, CatalogOptions& options) {
+  CLI::App* app = main.add_subcommand("catalog", "what can be named");
+  app->add_option("WHAT", options.what, "hardware, models, plans, options or scenarios");
+  app->add_option("NAME", options.name, "only this one; of hardware: every figure");
+  add_catalog_flag(app, options.catalog);
+  app->footer("Example:\n  offsim catalog hardware h200-pcie5");
+  return {app, {"WHAT"}, [&options](std::ostream& out, std::ostream& err) {
+            return run_catalog(options, out, err);
+          }};
+}
+
+Command validate_command_line(CLI::App& main, ValidateOptions& options) {
+  CLI::App* app = main.add_subcommand("validate", "predicted against measured");
+  app->add_option("FILE", options.file, "one file of validation/ (all of them)");
+  app->add_option("--json", options.json, "write JSON; - for stdout, without text")
+      ->type_name("FILE");
+  add_catalog_flag(app, options.catalog);
+  app->footer("Example:\n  offsim validate");
+  return {app, {}, [&options](std::ostream& out, std::ostream& err) {
+            return run_validate(options, out, err);
+          }};
+}
+
+Command dag_command_line(CLI::App& main, DagOptions& options) {
+  CLI::App* app = main.add_subcommand("dag", "simulate a graph of activities");
+  app->add_option("FILE", options.file, "one node or edge a line");
+  app->add_option("--finish", options.finish, "write \"ID SECONDS\" lines; - for stdout")
+      ->type_name("FILE");
+  app->footer("Example:\n  offsim dag tests/dag_bench/oracle/two_equal.dag --finish -");
+  return {app, {"FILE"}, [&options](std::ostream& out, std::ostream& err) {
+            return run_dag(options, out, err);
+          }};
+}
+
+// What CLI11 leaves over: a slip in the name of a flag, or a word too many.
+void refuse_extras(const CLI::App& app, const std::string& who) {
+  for (const std::string& extra : app.remaining()) {
+    if (!extra.starts_with("-") || extra == "-") {
+      throw InputError(kCommandLine, fmt::format("'{}' was not expected", extra),
+                       fmt::format("{} --help shows what is", who));
+    }
+    std::vector<std::string> known;
+    for (const CLI::Option* option : app.get_options()) {
+      if (option->nonpositional()) {
+        known.push_back(option->get_name());
+      }
+    }
+    const std::string name = extra.substr(0, extra.find('='));
+    const std::string near = nearest(name, known);
+    throw InputError(kCommandLine, fmt::format("there is no option '{}'", name),
+                     near.empty() ? fmt::format("{} --help lists them", who)
+                                  : fmt::format("did you mean '{}'?", near));
+  }
+}
+
+void check(const Command& command) {
+  const std::string who = "offsim " + command.app->get_name();
+  refuse_extras(*command.app, who);
+  for (const CLI::Option* option : command.app->get_options()) {
+    for (const std::string& value : option->results()) {
+      if (value.empty()) {
+        throw InputError(kCommandLine, fmt::format("{} is empty", option->get_name()),
+                         fmt::format("{} --help shows what it takes", who));
+      }
+    }
+  }
+  for (const std::string& name : command.needed) {
+    if (command.app->count(name) == 0) {
+      throw InputError(kCommandLine, fmt::format("{} is missing", name),
+                       fmt::format("{} --help shows an example", who));
+    }
+  }
+}
+
+// Which command was given; nullptr for none at all.
+const Command* chosen(const CLI::App& main, const std::vector<Command>& commands) {
+  std::vector<std::string> names;
+  for (const Command& command : commands) {
+    if (command.app->parsed()) {
+      check(command);
+      return &command;
+    }
+    names.push_back(command.app->get_name());
+  }
+  for (const std::string& extra : main.remaining()) {
+    if (!extra.starts_with("-")) {
+      throw InputError(kCommandLine, fmt::format("there is no command '{}'", extra),
+                       suggest(extra, names));
+    }
+  }
+  refuse_extras(main, "offsim");
+  return nullptr;
+}
+
+// CLI11's message begins with the option that it is about.
+InputError in_our_words(const CLI::ParseError& error) {
+  const std::string what = error.what();
+  const std::string option = what.substr(0, what.find(':'));
+  if (what.find("received") != std::string::npos) {
+    return {kCommandLine, option + " is given twice", "expected it once"};
+  }
+  if (what.find("missing") != std::string::npos) {
+    return {kCommandLine, option + " has no value", "expected one after it"};
+  }
+  return {kCommandLine, what, "offsim --help shows how"};
+}
+
+int run(int argc, char** argv) {
+  PredictOptions predict;
+  CompareOptions compare;
+  RunOptions run_options;
+  CatalogOptions catalog;
+  ValidateOptions validate;
+  DagOptions dag;
+  predict.terminal = compare.terminal = run_options.terminal = catalog.terminal =
+      validate.terminal = terminal_of_process();
+
+  CLI::App main("offsim predicts what one step of offloaded LLM training costs.", "offsim");
+  main.set_version_flag("--version", kVersion);
+  main.require_subcommand(0, 1);
+  main.allow_extras();
+  main.footer("Example:\n  offsim compare --model llama-3.1-8b --hardware h200-pcie5");
+  const std::vector<Command> commands{
+      predict_command_line(main, predict), compare_command_line(main, compare),
+      run_command_line(main, run_options), catalog_command_line(main, catalog),
+      validate_command_line(main, validate), dag_command_line(main, dag)};
+  for (const Command& command : commands) {
+    command.app->allow_extras();
+  }
+  try {
+    main.parse(argc, argv);
+  } catch (const CLI::Success& help) {   // --help, --version
+    return main.exit(help, std::cout, std::cerr);
+  } catch (const CLI::ParseError& error) {
+    throw in_our_words(error);
+  }
+  const Command* const command = chosen(main, commands);
+  if (command == nullptr) {
+    std::cout << kShortHelp;
+    return 0;
+  }
+  return command->run(std::cout, std::cerr);
+}
+
+}  // namespace
+}  // namespace offsim::cli
+
+int main(int argc, char** argv) {
+  try {
+    const int code = offsim::cli::run(argc, argv);
+    if (!std::cout.flush()) {
+      std::cerr << "offsim: the output could not be written\n";
+      return 1;
+    }
+    return code;
+  } catch (const offsim::InputError& error) {
+    std::cerr << error.what() << "\n";
+    return 2;
+  } catch (const std::bad_alloc&) {
+    std::cerr << "offsim: there is not enough memory on this computer for this question\n";
+    return 1;
+  } catch (const std::exception& error) {
+    std::cerr << "offsim: a mistake of the program, not yours: " << error.what() << "\n";
+    return 1;
+  }
+}

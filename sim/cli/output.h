@@ -1,0 +1,33 @@
+// Where a command's answer goes: the terminal's manners, and files that are whole or not there.
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "sim/report/text.h"
+
+namespace offsim::cli {
+
+struct Terminal {
+  report::TextStyle style;
+  bool progress = false;   // stderr is one: a long run may say how far it is
+};
+
+// The manners of this process: colour when stdout is a terminal and NO_COLOR is not set.
+Terminal terminal_of_process();
+
+// What a command writes beside its text. A path "-" means stdout, which then holds nothing else.
+struct Destination {
+  std::string flag;   // "--json"
+  std::string path;   // empty: not asked for
+  std::function<void(std::ostream&)> write;
+};
+
+// Writes each file under a temporary name beside it and renames it when it is whole. Returns
+// whether one of them went to `out`. Throws InputError when two name the same path or a path cannot
+// be written; then no file of that path has changed.
+bool write_all(const std::vector<Destination>& destinations, std::ostream& out);
+
+}  // namespace offsim::cli

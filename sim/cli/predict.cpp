@@ -1,0 +1,93 @@
+#include "sim/cli/predict.h"
+
+#include <fmt/format.h>
+
+#include <ostream>
+
+#include "sim/base/quantity.h"
+#include "sim/cli/explain.h"
+#include "sim/report/json.h"
+#include "sim/report/trace.h"
+#include "sim/study/predict.h"
+
+namespace offsim::cli {
+
+namespace {
+
+std::optional<double> tokens_of(const PredictOptions& options) {
+  if (!options.tokens) {
+    return std::nullopt;
+  }
+  const Place place{"command line: --tokens", 0, 0};
+  const double tokens = parse_count(*options.tokens, place);
+  if (tokens < 1) {
+    throw InputError(place, fmt::format("'{}' is no budget", *options.tokens),
+                     "expected at least 1, such as 10M");
+  }
+  return tokens;
+}
+
+// Text has no place beside a machine-readable answer on stdout.
+void refuse_text_beside_data(const PredictOptions& options) {
+  for (const std::string* path : {&options.json, &options.trace, &options.program}) {
+    if (*path == "-" && (options.explain || options.tokens)) {
+      throw InputError({"command line", 0, 0},
+                       fmt::format("{} has no effect when '-' sends data to stdout",
+                                   options.explain ? "--explain" : "--tokens"),
+                       "expected a file in place of '-'");
+    }
+  }
+}
+
+std::string next_command(const PredictOptions& options, const plans::Job& job, bool feasible) {
+  const Named named{options.model, options.hardware, options.catalog};
+  if (!feasible && job.workload.micro_batch > 1) {
+    return with_largest(predict_command(named, job), job);
+  }
+  return compare_command(named, job);
+}
+
+}  // namespace
+
+int run_predict(const PredictOptions& options, std::ostream& out, std::ostream&) {
+  refuse_text_beside_data(options);
+  const std::optional<UsdPerHour> price = price_of(options.price);
+  const std::optional<double> tokens = tokens_of(options);
+  const study::Catalog catalog = open_catalog(options.catalog);
+  const study::Scenario scenario =
+      scenario_of(options.model, options.hardware, options.plan, options.work);
+  if (scenario.plans.size() != 1 || scenario.machines.size() != 1) {
+    throw InputError({"command line", 0, 0}, "predict takes one plan and one machine",
+                     "expected offsim compare for several");
+  }
+  const study::Case c = std::move(study::cases(catalog, scenario).front());
+
+  study::Run run;
+  const study::Prediction prediction = study::predict(c.job, price, &run);
+  const bool data_on_out = write_all(
+      {{"--json", options.json,
+        [&](std::ostream& to) { to << report::prediction_json(c.job, prediction); }},
+       {"--trace", options.trace,
+        [&](std::ostream& to) { report::write_trace(to, run, c.job); }},
+       {"--program", options.program,
+        [&](std::ostream& to) { runtime::write_program(run.program, to); }}},
+      out);
+  if (data_on_out) {
+    return 0;
+  }
+  std::string text = report::prediction_text(c.job, prediction, options.terminal.style,
+                                             next_command(options, c.job, prediction.feasible()));
+  std::string more;
+  if (tokens) {
+    more += report::budget_text(c.job, prediction, *tokens, options.terminal.style);
+  }
+  if (options.explain) {
+    more += explain_text(catalog, c);
+  }
+  // What to do next stays the last line.
+  const std::size_t next = text.rfind("Next: ");
+  out << text.insert(next == std::string::npos ? text.size() : next, more);
+  return 0;
+}
+
+}  // namespace offsim::cli

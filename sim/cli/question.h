@@ -1,0 +1,48 @@
+// What is asked on the command line, as a scenario: predict and compare share all code with files.
+//
+// And the way back: the command that asks a job again, for the line "Next: ...".
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/base/units.h"
+#include "sim/study/catalog.h"
+#include "sim/study/scenario.h"
+
+namespace offsim::cli {
+
+struct WorkFlags {
+  std::optional<std::string> micro_batch, micro_batch_limit, sequence, accumulation, checkpointing,
+      precision;
+  bool phase_sync = false;
+  std::vector<std::string> set;   // plan.knob=value
+};
+
+// The catalog of the folder, or the one in the program.
+study::Catalog open_catalog(const std::optional<std::string>& folder);
+
+// `machines` and `plans` are separated by commas. Throws InputError for an empty name, an unknown
+// plan, and a --set that is malformed or names a plan that does not run.
+study::Scenario scenario_of(const std::string& model, const std::string& machines,
+                            const std::string& plans, const WorkFlags& flags);
+
+// Nothing when the flag is not given.
+std::optional<UsdPerHour> price_of(const std::optional<std::string>& flag);
+
+// How the user named things, where that differs from what a job knows of itself.
+struct Named {
+  std::string model, hardware;
+  std::optional<std::string> catalog;
+};
+
+// "offsim predict --model ...", ready for a shell, with every setting that is not a default.
+std::string predict_command(const Named& named, const plans::Job& job);
+// "offsim compare --model ... --plans all" for the same work. Options of plans are left out.
+std::string compare_command(const Named& named, const plans::Job& job);
+// `command` with the largest micro-batch that fits in place of the job's.
+std::string with_largest(std::string command, const plans::Job& job);
+
+}  // namespace offsim::cli
