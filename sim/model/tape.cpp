@@ -4,8 +4,9 @@ namespace offsim::model {
 
 namespace {
 
-// Indexed kernels of three full operands, and those that convert types per element or concatenate, take longer an element
-// than those of two (63, 88 and 70 us against 48 us on 16.8 M elements, h200-layers.jsonl).
+// Indexed kernels of three full operands, and those that convert types per element or concatenate,
+// take longer an element than those of two (63, 88 and 70 us against 48 us on 16.8 M elements,
+// h200-layers.jsonl).
 std::int64_t three_operands(std::int64_t n) { return n * 5 / 4; }
 std::int64_t converting(std::int64_t n) { return n * 17 / 10; }
 std::int64_t concatenating(std::int64_t n) { return n * 14 / 10; }
@@ -25,17 +26,15 @@ void Tape::tiny(std::vector<Kernel>& list, int count) { list.push_back({.count =
 
 void Tape::product(std::vector<Kernel>& list, std::int64_t m, std::int64_t n,
                    std::int64_t k) const {
-  list.push_back({.kind = Kernel::Kind::kGemm,
-                  .m = m,
-                  .n = n,
-                  .k = k,
-                  .wide = numerics_ == Numerics::kFp32});
+  list.push_back(
+      {.kind = Kernel::Kind::kGemm, .m = m, .n = n, .k = k, .wide = numerics_ == Numerics::kFp32});
 }
 
 void Tape::rms_norm(std::int64_t rows, std::int64_t width, bool narrow) {
   const std::int64_t n = rows * width;
   const std::int64_t in = narrow ? act() : residual();
-  // Forward: to fp32; square; mean; epsilon and rsqrt (a number a row); scale; back; times the weight.
+  // Forward: to fp32; square; mean; epsilon and rsqrt (a number a row); scale; back; times the
+  // weight.
   if (in == 2) {
     indexed(forward_, n, 6 * n);
   }
@@ -46,7 +45,7 @@ void Tape::rms_norm(std::int64_t rows, std::int64_t width, bool narrow) {
   if (in == 2) {
     stream(forward_, 6 * n);
   }
-  const bool mixed = in == 2 && numerics_ == Numerics::kAutocast;   // fp32 weight times 16-bit
+  const bool mixed = in == 2 && numerics_ == Numerics::kAutocast;  // fp32 weight times 16-bit
   indexed(forward_, mixed ? converting(n) : n, 2 * in * n);
   // The fp32 input (a copy of a 16-bit one) and the scaled value stay; one rsqrt a row.
   save(4 * n + in * n + 4 * rows);
@@ -57,7 +56,8 @@ void Tape::rms_norm(std::int64_t rows, std::int64_t width, bool narrow) {
   if (in == 2) {
     indexed(backward_, n, 6 * n);
   }
-  // Of the scaling: times rsqrt, times x, sum a row; of rsqrt and mean; of the square: x, 2x, times the gradient; their sum.
+  // Of the scaling: times rsqrt, times x, sum a row; of rsqrt and mean; of the square: x, 2x, times
+  // the gradient; their sum.
   indexed(backward_, n, 8 * n);
   stream(backward_, 12 * n);
   stream(backward_, 4 * n);
@@ -75,8 +75,8 @@ void Tape::layer_norm(std::int64_t rows, std::int64_t width) {
   const std::int64_t in = residual();
   stream(forward_, 2 * in * n);
   save(in * n + 8 * rows);
-  stream(backward_, 3 * in * n);       // gradient of the input
-  stream(backward_, 2 * in * n, 2);    // of weight and bias
+  stream(backward_, 3 * in * n);     // gradient of the input
+  stream(backward_, 2 * in * n, 2);  // of weight and bias
 }
 
 void Tape::linear(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias, Input input) {
@@ -94,8 +94,8 @@ void Tape::linear(std::int64_t rows, std::int64_t in, std::int64_t out, bool bia
     save(act() * rows * in);
   }
   product(forward_, rows, out, in);
-  product(backward_, rows, in, out);   // of the input
-  product(backward_, in, out, rows);   // of the weight
+  product(backward_, rows, in, out);  // of the input
+  product(backward_, in, out, rows);  // of the weight
   if (bias) {
     stream(backward_, act() * rows * out);
   }
@@ -112,25 +112,25 @@ void Tape::linear(std::int64_t rows, std::int64_t in, std::int64_t out, bool bia
 }
 
 void Tape::rotary(std::int64_t n) {
-  const bool autocast = numerics_ == Numerics::kAutocast;   // the table is fp32 there
+  const bool autocast = numerics_ == Numerics::kAutocast;  // the table is fp32 there
   const std::int64_t wide = autocast ? 4 : act();
-  indexed(forward_, autocast ? converting(n) : n, (act() + wide) * n, 2);   // x cos, rotated sin
-  indexed(forward_, n / 2, act() * n);                                      // -x2
+  indexed(forward_, autocast ? converting(n) : n, (act() + wide) * n, 2);  // x cos, rotated sin
+  indexed(forward_, n / 2, act() * n);                                     // -x2
   indexed(forward_, concatenating(n), 2 * act() * n);
   indexed(forward_, three_operands(n), 3 * wide * n);
   save(act() * n);
   if (autocast) {
-    stream(forward_, 6 * n);        // 16 bits for the attention kernel
+    stream(forward_, 6 * n);  // 16 bits for the attention kernel
     indexed(backward_, n, 6 * n);
     stream(backward_, 6 * n, 2);
   }
   indexed(backward_, n, 2 * wide * n, 2);
   indexed(backward_, n / 2, act() * n);
-  stream(backward_, act() * n, 2);                        // zeros for both halves
-  indexed(backward_, n / 2, act() * n, 2);                // the halves into them
+  stream(backward_, act() * n, 2);          // zeros for both halves
+  indexed(backward_, n / 2, act() * n, 2);  // the halves into them
   stream(backward_, 3 * act() * n);
-  indexed(backward_, three_operands(n), 3 * act() * n);   // both paths of x
-  indexed(backward_, n, 2 * act() * n);                   // into the layout of the projection
+  indexed(backward_, three_operands(n), 3 * act() * n);  // both paths of x
+  indexed(backward_, n, 2 * act() * n);                  // into the layout of the projection
 }
 
 void Tape::attention(Batch batch, std::int64_t heads, std::int64_t kv_heads,
@@ -145,15 +145,15 @@ void Tape::attention(Batch batch, std::int64_t heads, std::int64_t kv_heads,
   forward_.push_back(kernel);
   kernel.backward = true;
   backward_.push_back(kernel);
-  tiny(backward_, 2);   // its row sums and conversion, timed within the kernel
-  save(act() * batch.tokens() * kv_heads * head_dim);   // v; q and k are saved by who made them
-  save(4 * batch.tokens() * heads);                     // log-sum-exp
+  tiny(backward_, 2);  // its row sums and conversion, timed within the kernel
+  save(act() * batch.tokens() * kv_heads * head_dim);  // v; q and k are saved by who made them
+  save(4 * batch.tokens() * heads);                    // log-sum-exp
 }
 
 void Tape::residual_add(std::int64_t n) {
   if (numerics_ == Numerics::kAutocast) {
     indexed(forward_, three_operands(n), 10 * n);
-    stream(backward_, 6 * n);           // the branch's gradient back to 16 bits
+    stream(backward_, 6 * n);  // the branch's gradient back to 16 bits
   } else {
     stream(forward_, 3 * residual() * n);
   }
@@ -163,32 +163,33 @@ void Tape::residual_add(std::int64_t n) {
 void Tape::silu_and_product(std::int64_t n) {
   stream(forward_, 2 * act() * n);
   stream(forward_, 3 * act() * n);
-  save(3 * act() * n);                  // gate, silu(gate), up; the product is saved by the next Linear
+  save(3 * act() * n);  // gate, silu(gate), up; the product is saved by the next Linear
   stream(backward_, 3 * act() * n, 3);
 }
 
 void Tape::gelu_new(std::int64_t n) {
-  // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) as separate operations; autocast computes powers in fp32.
+  // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))) as separate operations; autocast computes
+  // powers in fp32.
   const bool autocast = numerics_ == Numerics::kAutocast;
   const std::int64_t wide = autocast ? 4 : act();
-  stream(forward_, 2 * act() * n);      // half of x
+  stream(forward_, 2 * act() * n);  // half of x
   if (autocast) {
     indexed(forward_, n, 6 * n);
   }
-  stream(forward_, 2 * wide * n, 2);    // cube, its factor
+  stream(forward_, 2 * wide * n, 2);  // cube, its factor
   if (autocast) {
     indexed(forward_, three_operands(n), 10 * n);
   } else {
     stream(forward_, 3 * wide * n);
   }
-  stream(forward_, 2 * wide * n, 3);    // factor, tanh, plus one
+  stream(forward_, 2 * wide * n, 3);  // factor, tanh, plus one
   if (autocast) {
     indexed(forward_, three_operands(n), 10 * n);
     stream(forward_, 6 * n);
   } else {
     stream(forward_, 3 * wide * n);
   }
-  save(act() * n + 3 * wide * n);       // half of x; x for the cube, tanh, one plus tanh
+  save(act() * n + 3 * wide * n);  // half of x; x for the cube, tanh, one plus tanh
   if (autocast) {
     indexed(backward_, n, 6 * n, 2);
     stream(backward_, 6 * n, 2);
@@ -206,22 +207,22 @@ void Tape::embedding(std::int64_t rows, std::int64_t width, std::int64_t vocabul
   if (positions) {
     stream(forward_, 3 * residual() * n);
   }
-  tiny(forward_, 20);                   // positions, rotary table, mask, labels
-  stream(backward_, residual() * vocabulary * width);   // zeros
-  indexed(backward_, 2 * n, 3 * residual() * n, 2);     // sorted sums, scatter
+  tiny(forward_, 20);                                  // positions, rotary table, mask, labels
+  stream(backward_, residual() * vocabulary * width);  // zeros
+  indexed(backward_, 2 * n, 3 * residual() * n, 2);    // sorted sums, scatter
   tiny(backward_, 10 * tables);
 }
 
 void Tape::loss(std::int64_t rows, std::int64_t vocabulary) {
   const std::int64_t n = rows * vocabulary;
   if (act() == 2) {
-    indexed(forward_, n, 6 * n);        // fp32 logits
+    indexed(forward_, n, 6 * n);  // fp32 logits
     stream(backward_, 6 * n);
   }
-  stream(forward_, 12 * n);             // log-softmax reads twice
+  stream(forward_, 12 * n);  // log-softmax reads twice
   tiny(forward_, 10);
   save(4 * n);
-  stream(backward_, 4 * n);             // zeros for the gradient of the picked logits
+  stream(backward_, 4 * n);  // zeros for the gradient of the picked logits
   stream(backward_, 16 * n);
   tiny(backward_, 6);
 }

@@ -1,9 +1,11 @@
-// Eager operations of a transformer, each with what it launches forward and backward and what autograd saves.
+// Eager operations of a transformer, each with what it launches forward and backward and what
+// autograd saves.
 //
-// A Tape collects them in the order of the module's forward; work.cpp plays a layer on it. One function is one operation
-// of the modelling code, with PyTorch's kernels for it: "vectorised" kernels stream bytes, "indexed" ones (broadcasts,
-// transposed views, mixed types) compute an address per element and are slower than memory.
-// Symbols: n elements of an activation tensor; 16-bit numbers have 2 bytes, fp32 ones 4.
+// A Tape collects them in the order of the module's forward; work.cpp plays a layer on it. One
+// function is one operation of the modelling code, with PyTorch's kernels for it: "vectorised"
+// kernels stream bytes, "indexed" ones (broadcasts, transposed views, mixed types) compute an
+// address per element and are slower than memory. Symbols: n elements of an activation tensor;
+// 16-bit numbers have 2 bytes, fp32 ones 4.
 #pragma once
 
 #include <cstddef>
@@ -19,17 +21,22 @@ class Tape {
  public:
   explicit Tape(Numerics numerics) : numerics_(numerics) {}
 
-  std::int64_t act() const { return numerics_ == Numerics::kFp32 ? 4 : 2; }        // bytes: products' results
-  std::int64_t residual() const { return numerics_ == Numerics::kPure16 ? 2 : 4; } // bytes: residual stream
+  std::int64_t act() const {
+    return numerics_ == Numerics::kFp32 ? 4 : 2;
+  }  // bytes: products' results
+  std::int64_t residual() const {
+    return numerics_ == Numerics::kPure16 ? 2 : 4;
+  }  // bytes: residual stream
 
-  // Norms over rows of `width`, from the residual stream (or from a product's result: `narrow`), rows in all `rows`.
+  // Norms over rows of `width`, from the residual stream (or from a product's result: `narrow`),
+  // rows in all `rows`.
   void rms_norm(std::int64_t rows, std::int64_t width, bool narrow = false);
   void layer_norm(std::int64_t rows, std::int64_t width);
   // A Linear of rows x in -> rows x out. `input`: what it reads.
   enum class Input : std::uint8_t {
-    kWide,        // the result of a norm: under autocast each Linear casts its own copy
-    kWideAgain,   // the same tensor as the Linear before: its gradient is added to that one's
-    kNarrow       // a product's or activation's result, 16 bits already
+    kWide,       // the result of a norm: under autocast each Linear casts its own copy
+    kWideAgain,  // the same tensor as the Linear before: its gradient is added to that one's
+    kNarrow      // a product's or activation's result, 16 bits already
   };
   void linear(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias, Input input);
   // rotate_half and its products on q or k of n elements.
@@ -56,7 +63,8 @@ class Tape {
 
  private:
   static void stream(std::vector<Kernel>& list, std::int64_t bytes, int count = 1);
-  static void indexed(std::vector<Kernel>& list, std::int64_t elements, std::int64_t bytes, int count = 1);
+  static void indexed(std::vector<Kernel>& list, std::int64_t elements, std::int64_t bytes,
+                      int count = 1);
   static void tiny(std::vector<Kernel>& list, int count);
   void product(std::vector<Kernel>& list, std::int64_t m, std::int64_t n, std::int64_t k) const;
 

@@ -26,7 +26,7 @@ void attention_block(Tape& tape, const Shape& shape, Batch batch) {
   norm(tape, shape, tokens);
   if (shape.fused_qkv) {
     tape.linear(tokens, shape.hidden, q + 2 * kv, shape.qkv_bias, Tape::Input::kWide);
-    tape.save(tape.act() * tokens * (q + kv));   // q and k: views of the fused product
+    tape.save(tape.act() * tokens * (q + kv));  // q and k: views of the fused product
   } else {
     tape.linear(tokens, shape.hidden, q, shape.qkv_bias, Tape::Input::kWide);
     tape.linear(tokens, shape.hidden, kv, shape.qkv_bias, Tape::Input::kWideAgain);
@@ -54,7 +54,7 @@ void mlp_block(Tape& tape, const Shape& shape, std::int64_t tokens) {
   } else {
     tape.gelu_new(tokens * shape.ffn);
   }
-  tape.end_of_recompute();   // down's output is nobody's saved tensor
+  tape.end_of_recompute();  // down's output is nobody's saved tensor
   tape.linear(tokens, shape.ffn, shape.hidden, shape.mlp_bias, Tape::Input::kNarrow);
   tape.residual_add(tokens * shape.hidden);
 }
@@ -69,7 +69,8 @@ Piece layer_piece(const Shape& shape, Batch batch, Numerics numerics, Bytes& cas
   cast = Bytes(tape.cast_weights());
   const std::int64_t wide_mlp = tape.act() * batch.tokens() * shape.ffn;
   const std::int64_t hidden = tape.residual() * batch.tokens() * shape.hidden;
-  // While the MLP runs: gated, silu(gate), up and their product; else the products of gelu_new. Its input and the residual.
+  // While the MLP runs: gated, silu(gate), up and their product; else the products of gelu_new. Its
+  // input and the residual.
   const std::int64_t alive = shape.gated_mlp ? 3 : (numerics == Numerics::kAutocast ? 7 : 4);
   piece.forward_extra = Bytes(2 * hidden);
   piece.forward_alone = Bytes(alive * wide_mlp + 3 * hidden);
@@ -90,11 +91,10 @@ Piece head_piece(const Shape& shape, Batch batch, Numerics numerics, Bytes& cast
   piece.saved = Bytes(tape.saved());
   cast = Bytes(tape.cast_weights());
   const std::int64_t logits = tokens * shape.vocabulary;
-  // The 16-bit logits and their fp32 copy; the norm's result. Backward: the gradient of the log-softmax's result and of
-  // its input.
+  // The 16-bit logits and their fp32 copy; the norm's result. Backward: the gradient of the
+  // log-softmax's result and of its input.
   const std::int64_t copies = tape.act() == 2 ? 6 : 4;
-  piece.forward_extra =
-      Bytes(copies * logits + tape.residual() * tokens * shape.hidden);
+  piece.forward_extra = Bytes(copies * logits + tape.residual() * tokens * shape.hidden);
   piece.forward_alone = Bytes(piece.saved.value + piece.forward_extra.value);
   piece.backward_extra = Bytes(8 * logits);
   piece.forward = named("head and loss forward", tape.take_forward());
@@ -164,7 +164,8 @@ Work elementwise(std::string name, std::int64_t elements, double bytes_per_eleme
 
 Work gpu_adam(std::int64_t elements, std::int64_t tensors, bool wide) {
   constexpr std::int64_t kTensorsALaunch = 60;
-  const auto launches = static_cast<std::int32_t>((tensors + kTensorsALaunch - 1) / kTensorsALaunch);
+  const auto launches =
+      static_cast<std::int32_t>((tensors + kTensorsALaunch - 1) / kTensorsALaunch);
   Kernel kernel{.kind = Kernel::Kind::kAdam,
                 .wide = wide,
                 .elements = elements / launches,

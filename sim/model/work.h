@@ -1,13 +1,15 @@
 // The GPU kernels of a training step, by shape: what a framework launches, not how long it takes.
 //
-// A Kernel is one launch: a matrix product, fused attention, or something bound by the bytes it moves (elementwise,
-// reduction, fused Adam). A Work is what one call of the training loop launches, for example a layer's forward.
-// Activation bytes are those that autograd keeps from forward to backward (plans.md C.3), counted tensor by tensor.
+// A Kernel is one launch: a matrix product, fused attention, or something bound by the bytes it
+// moves (elementwise, reduction, fused Adam). A Work is what one call of the training loop
+// launches, for example a layer's forward. Activation bytes are those that autograd keeps from
+// forward to backward (plans.md C.3), counted tensor by tensor.
 //
-// Eager PyTorch with transformers' modules is modelled: each operation reads its inputs and writes its output through
-// memory, norms compute in fp32, and under autocast the residual stream is fp32 while matrix products take 16-bit copies.
-// Counts and bytes were checked kernel by kernel against profiles (hardware/measured/raw/h200-layers.jsonl).
-// Kernels on scalars or one number a row count as launches of no bytes. Left out: memsets of matrix products.
+// Eager PyTorch with transformers' modules is modelled: each operation reads its inputs and writes
+// its output through memory, norms compute in fp32, and under autocast the residual stream is fp32
+// while matrix products take 16-bit copies. Counts and bytes were checked kernel by kernel against
+// profiles (hardware/measured/raw/h200-layers.jsonl). Kernels on scalars or one number a row count
+// as launches of no bytes. Left out: memsets of matrix products.
 #pragma once
 
 #include <cstdint>
@@ -20,28 +22,31 @@
 
 namespace offsim::model {
 
-// How the module computes: autocast casts fp32 parameters and activations to 16 bits for matrix products; pure16 has
-// 16-bit parameters and activations (DeepSpeed's bf16, MegaTrain, a bf16 model); fp32 everywhere.
+// How the module computes: autocast casts fp32 parameters and activations to 16 bits for matrix
+// products; pure16 has 16-bit parameters and activations (DeepSpeed's bf16, MegaTrain, a bf16
+// model); fp32 everywhere.
 enum class Numerics : std::uint8_t { kAutocast, kPure16, kFp32 };
 
 struct Kernel {
   enum class Kind : std::uint8_t { kGemm, kAttention, kElementwise, kAdam };
   Kind kind = Kind::kElementwise;
-  std::int64_t m = 0, n = 0, k = 0;                                              // kGemm: C[m,n] = A[m,k] B[k,n]
-  std::int64_t batch = 0, heads = 0, kv_heads = 0, sequence = 0, head_dim = 0;   // kAttention, causal
-  bool backward = false;                                                         // kAttention
-  bool wide = false;               // fp32 operands where false means 16 bits (kGemm, kAdam)
-  std::int64_t bytes = 0;          // kElementwise: read and written
-  std::int64_t indexed = 0;        // kElementwise: elements of a kernel that computes an address for each of them
-                                   // (broadcast, strided or mixed types) where a vectorised one streams
-  std::int64_t elements = 0;       // kAdam
-  std::int32_t count = 1;          // this many alike, one after the other
+  std::int64_t m = 0, n = 0, k = 0;  // kGemm: C[m,n] = A[m,k] B[k,n]
+  std::int64_t batch = 0, heads = 0, kv_heads = 0, sequence = 0,
+               head_dim = 0;  // kAttention, causal
+  bool backward = false;      // kAttention
+  bool wide = false;          // fp32 operands where false means 16 bits (kGemm, kAdam)
+  std::int64_t bytes = 0;     // kElementwise: read and written
+  std::int64_t indexed =
+      0;  // kElementwise: elements of a kernel that computes an address for each of them
+          // (broadcast, strided or mixed types) where a vectorised one streams
+  std::int64_t elements = 0;  // kAdam
+  std::int32_t count = 1;     // this many alike, one after the other
 
-  Flops flops() const;             // of all `count`; attention's backward as executed (2.5 times its forward)
+  Flops flops() const;  // of all `count`; attention's backward as executed (2.5 times its forward)
 };
 
 struct Work {
-  std::string name;                // "layer forward"
+  std::string name;  // "layer forward"
   std::vector<Kernel> kernels;
 
   std::int64_t launches() const;
@@ -52,23 +57,23 @@ struct Work {
 struct Piece {
   Work forward;
   Work backward;
-  Bytes saved;                     // kept from forward to backward
-  Bytes forward_extra;             // beside `saved`, at the worst moment of the forward
-  Bytes forward_alone;             // at the worst moment of a forward that saves nothing
-  Bytes backward_extra;            // at the worst moment of the backward, beside what is saved and the
-                                   // gradients of parameters
+  Bytes saved;           // kept from forward to backward
+  Bytes forward_extra;   // beside `saved`, at the worst moment of the forward
+  Bytes forward_alone;   // at the worst moment of a forward that saves nothing
+  Bytes backward_extra;  // at the worst moment of the backward, beside what is saved and the
+                         // gradients of parameters
 };
 
 // The pieces of one micro-batch. All layers are alike.
 struct Pieces {
   Numerics numerics = Numerics::kPure16;
-  Piece embedding;                 // and what comes before the first layer: rotary table, mask
+  Piece embedding;  // and what comes before the first layer: rotary table, mask
   Piece layer;
-  Piece head;                      // final norm, logits, loss
-  Work recompute;                  // a layer's forward again, up to the last tensor that backward needs
-  Bytes hidden;                    // one tensor of the residual stream: a checkpoint
-  Bytes cast_layer;                // autocast: 16-bit copies of a layer's matrices, alive until the region
-  Bytes cast_head;                 // ends, or until the backward that needs them
+  Piece head;        // final norm, logits, loss
+  Work recompute;    // a layer's forward again, up to the last tensor that backward needs
+  Bytes hidden;      // one tensor of the residual stream: a checkpoint
+  Bytes cast_layer;  // autocast: 16-bit copies of a layer's matrices, alive until the region
+  Bytes cast_head;   // ends, or until the backward that needs them
 };
 
 Pieces pieces(const Shape& shape, Batch batch, Numerics numerics);

@@ -60,7 +60,7 @@ void GpuModel::forward() {
   head_.activations = hold(pieces_.head.saved, "logits and loss");
   brief(pieces_.head.forward_extra, "logits and loss");
   gpu_.launch(head_forward_);
-  if (checkpointing_) {   // the region ends: only what backward needs keeps its casts
+  if (checkpointing_) {  // the region ends: only what backward needs keeps its casts
     for (Held& layer : layers_) {
       drop(layer.cast);
     }

@@ -1,11 +1,14 @@
-// The model on the GPU, as autograd runs it: what forward and backward launch and what memory they hold, micro-batch by
-// micro-batch. Shared by the plans whose parameters stay on the GPU (native, zero2-offload).
+// The model on the GPU, as autograd runs it: what forward and backward launch and what memory they
+// hold, micro-batch by micro-batch. Shared by the plans whose parameters stay on the GPU (native,
+// zero2-offload).
 //
-// Forward: embedding, layers, head and loss; every layer leaves its saved tensors, or with full checkpointing only its input.
-// Backward: head, layers in reverse, embedding. With checkpointing a layer is recomputed first, without its last product:
-// non-reentrant checkpointing stops once the last tensor that backward needs exists (plans.md 0.2). The 16-bit copies that
-// autocast makes of the weights live until the backward that saved them, or until the end of the forward (the region) when
-// nothing saved them. Gradients appear after the piece's backward; the caller decides what becomes of them.
+// Forward: embedding, layers, head and loss; every layer leaves its saved tensors, or with full
+// checkpointing only its input. Backward: head, layers in reverse, embedding. With checkpointing a
+// layer is recomputed first, without its last product: non-reentrant checkpointing stops once the
+// last tensor that backward needs exists (plans.md 0.2). The 16-bit copies that autocast makes of
+// the weights live until the backward that saved them, or until the end of the forward (the region)
+// when nothing saved them. Gradients appear after the piece's backward; the caller decides what
+// becomes of them.
 #pragma once
 
 #include <functional>
@@ -26,7 +29,8 @@ class GpuModel {
   GpuModel(const Job& job, runtime::Recorder& gpu, model::Numerics numerics);
 
   void forward();
-  // `gradients` is called after each piece with the tensors whose gradients now exist, in the order of backward.
+  // `gradients` is called after each piece with the tensors whose gradients now exist, in the order
+  // of backward.
   using Gradients = std::function<void(const std::vector<model::Tensor>&)>;
   void backward(const Gradients& gradients);
 
@@ -38,7 +42,8 @@ class GpuModel {
   void forward_layer(Held& layer);
   void backward_layer(Held& layer);
   runtime::Buffer hold(Bytes bytes, std::string_view tag);
-  void brief(Bytes bytes, std::string_view tag);   // allocated and freed around what is launched next
+  void brief(Bytes bytes,
+             std::string_view tag);  // allocated and freed around what is launched next
   void drop(std::optional<runtime::Buffer>& buffer);
 
   runtime::Recorder& gpu_;
@@ -47,7 +52,8 @@ class GpuModel {
   bool autocast_;
   std::vector<Held> layers_;
   Held head_;
-  std::vector<model::Tensor> layer_tensors_, head_tensors_, embedding_tensors_;   // in backward order
+  std::vector<model::Tensor> layer_tensors_, head_tensors_,
+      embedding_tensors_;  // in backward order
   runtime::WorkId embedding_forward_, embedding_backward_, layer_forward_, layer_recompute_,
       layer_backward_, head_forward_, head_backward_;
 };

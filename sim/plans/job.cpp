@@ -27,7 +27,8 @@ std::int64_t parse_version(std::string_view text) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const auto [next, error] = std::from_chars(at, end, parts[i]);
     const bool last = i + 1 == parts.size();
-    if (error != std::errc() || parts[i] < 0 || parts[i] > 999 || (last ? next != end : next == end || *next != '.')) {
+    if (error != std::errc() || parts[i] < 0 || parts[i] > 999 ||
+        (last ? next != end : next == end || *next != '.')) {
       return -1;
     }
     at = next + 1;
@@ -47,8 +48,9 @@ void check_value(const OptionSpec& spec, const std::string& name, std::string_vi
       constexpr double kMost = 1e15;
       const double count = parse_count(value, place);
       if (count < static_cast<double>(spec.least) || count > kMost) {
-        throw InputError(place, fmt::format("{} is {}", name, value),
-                         fmt::format("expected {} from {} to {:.0e}", spec.unit, spec.least, kMost));
+        throw InputError(
+            place, fmt::format("{} is {}", name, value),
+            fmt::format("expected {} from {} to {:.0e}", spec.unit, spec.least, kMost));
       }
       break;
     }
@@ -61,8 +63,7 @@ void check_value(const OptionSpec& spec, const std::string& name, std::string_vi
           return;
         }
       }
-      throw InputError(place, fmt::format("{} is '{}'", name, value),
-                       suggest(value, spec.choices));
+      throw InputError(place, fmt::format("{} is '{}'", name, value), suggest(value, spec.choices));
     case OptionSpec::Kind::kVersion:
       if (parse_version(value) < 0) {
         throw InputError(place, fmt::format("{} is '{}'", name, value),
@@ -103,8 +104,7 @@ void Options::set(std::string_view name, std::string_view value, const Place& pl
     throw InputError(place, fmt::format("plan {} has no option '{}'", plan_, name), expected);
   }
   if (found->second.given) {
-    throw InputError(place, fmt::format("{}.{} is given twice", plan_, name),
-                     "expected it once");
+    throw InputError(place, fmt::format("{}.{} is given twice", plan_, name), "expected it once");
   }
   check_value(*found->second.spec, fmt::format("{}.{}", plan_, name), value, place);
   found->second.text = value;

@@ -14,8 +14,9 @@
 
 namespace offsim::plans {
 
-// bf16-mixed: fp32 parameters under autocast, or a 16-bit model with fp32 masters where the system keeps those.
-// bf16: parameters, gradients and Adam states all 16-bit. fp16-mixed as bf16-mixed with fp16.
+// bf16-mixed: fp32 parameters under autocast, or a 16-bit model with fp32 masters where the system
+// keeps those. bf16: parameters, gradients and Adam states all 16-bit. fp16-mixed as bf16-mixed
+// with fp16.
 enum class Precision : std::uint8_t { kBf16Mixed, kBf16, kFp16Mixed, kFp32 };
 enum class Checkpointing : std::uint8_t { kNone, kFull };
 
@@ -23,12 +24,12 @@ std::string_view to_string(Precision precision);
 std::string_view to_string(Checkpointing checkpointing);
 
 struct Workload {
-  std::int64_t micro_batch = 1;      // sequences a GPU
-  std::int64_t sequence = 1024;      // tokens
-  std::int64_t accumulation = 1;     // micro-batches a step
+  std::int64_t micro_batch = 1;   // sequences a GPU
+  std::int64_t sequence = 1024;   // tokens
+  std::int64_t accumulation = 1;  // micro-batches a step
   Checkpointing checkpointing = Checkpointing::kNone;
   Precision precision = Precision::kBf16Mixed;
-  bool phase_sync = false;           // the training loop synchronises between forward, backward and step
+  bool phase_sync = false;  // the training loop synchronises between forward, backward and step
 
   model::Batch batch() const { return {micro_batch, sequence}; }
   std::int64_t tokens_per_step() const { return micro_batch * sequence * accumulation; }
@@ -39,11 +40,11 @@ struct OptionSpec {
   enum class Kind : std::uint8_t { kFlag, kCount, kChoice, kVersion, kNumber };
   std::string_view name;
   Kind kind = Kind::kFlag;
-  std::string_view fallback;         // the default, as text; "by version" where it depends on one
-  std::string_view unit;             // "elements", "layers"; empty for flags and choices
-  std::string_view effect;           // one sentence
+  std::string_view fallback;  // the default, as text; "by version" where it depends on one
+  std::string_view unit;      // "elements", "layers"; empty for flags and choices
+  std::string_view effect;    // one sentence
   std::vector<std::string> choices = {};
-  std::int64_t least = 0;            // kCount
+  std::int64_t least = 0;  // kCount
 };
 
 // Values of a plan's options: those given and the defaults of the rest. Checked when they are set.
@@ -51,13 +52,14 @@ class Options {
  public:
   explicit Options(const std::vector<OptionSpec>& specs, std::string_view plan);
 
-  // Throws InputError at `place` for an unknown name (with the nearest), or a value that is not of the option's kind.
+  // Throws InputError at `place` for an unknown name (with the nearest), or a value that is not of
+  // the option's kind.
   void set(std::string_view name, std::string_view value, const Place& place);
 
   bool given(std::string_view name) const;
-  Place place(std::string_view name) const;          // of a given value
+  Place place(std::string_view name) const;  // of a given value
   bool flag(std::string_view name) const;
-  bool flag(std::string_view name, bool by_version) const;   // the default where it is "by version"
+  bool flag(std::string_view name, bool by_version) const;  // the default where it is "by version"
   std::int64_t count(std::string_view name) const;
   double number(std::string_view name) const;
   const std::string& text(std::string_view name) const;

@@ -1,16 +1,20 @@
-// megatrain: the model lives in CPU memory, layers stream through two GPU slots (plans.md 4; infinity/model/cpu_master.py).
+// megatrain: the model lives in CPU memory, layers stream through two GPU slots (plans.md 4;
+// infinity/model/cpu_master.py).
 //
-// Host, bytes a parameter: 2 weights, 2 gradients, moments 8 (deepspeed_adam, fp32) or 4 (torch_fused, 16 bits), and every
-// layer again in a pinned flat block, rounded to a power of two; 12 gradient slabs and 2 staging blocks of the largest layer,
-// a slab each for the head and the embedding. GPU: embedding and head, two flat slots, two layer templates, checkpoints.
-// Streams: compute, weights (H2D), gradients (D2H), and a worker thread that moves slabs into p.grad.
-// Forward: layers stream in, a checkpoint every checkpoint_interval layers. Head in chunks of 128 positions, each read by the
-// host. Backward, by blocks of checkpoint_interval layers: recompute the block, then for each layer in reverse load it again,
-// forward again with autograd, backward, gradients to a slab. Weights cross the link 3 times: 6 B a layer parameter; D2H 2 B.
-// Layers run forward three times and backward once. Then, the GPU idle: clip (norms on one core), Adam, refresh, zero.
-// variant paper: what the paper states instead (plans.md 4.7): weights cross twice, since a block's recomputation keeps its
-// autograd graph; no pinned copy of all layers but a pool of 4 pinned slots that layers are staged through; 12 B a parameter.
-// Left out: several GPUs, vision towers, packed sequences.
+// Host, bytes a parameter: 2 weights, 2 gradients, moments 8 (deepspeed_adam, fp32) or 4
+// (torch_fused, 16 bits), and every layer again in a pinned flat block, rounded to a power of two;
+// 12 gradient slabs and 2 staging blocks of the largest layer, a slab each for the head and the
+// embedding. GPU: embedding and head, two flat slots, two layer templates, checkpoints. Streams:
+// compute, weights (H2D), gradients (D2H), and a worker thread that moves slabs into p.grad.
+// Forward: layers stream in, a checkpoint every checkpoint_interval layers. Head in chunks of 128
+// positions, each read by the host. Backward, by blocks of checkpoint_interval layers: recompute
+// the block, then for each layer in reverse load it again, forward again with autograd, backward,
+// gradients to a slab. Weights cross the link 3 times: 6 B a layer parameter; D2H 2 B. Layers run
+// forward three times and backward once. Then, the GPU idle: clip (norms on one core), Adam,
+// refresh, zero. variant paper: what the paper states instead (plans.md 4.7): weights cross twice,
+// since a block's recomputation keeps its autograd graph; no pinned copy of all layers but a pool
+// of 4 pinned slots that layers are staged through; 12 B a parameter. Left out: several GPUs,
+// vision towers, packed sequences.
 #include <algorithm>
 #include <array>
 
@@ -31,20 +35,25 @@ using runtime::Space;
 
 namespace {
 
-constexpr std::int64_t kHeadChunk = 128;   // positions
-constexpr std::int64_t kPaperPool = 4;     // pinned staging slots of the paper's pool
+constexpr std::int64_t kHeadChunk = 128;  // positions
+constexpr std::int64_t kPaperPool = 4;    // pinned staging slots of the paper's pool
 
 class Megatrain {
  public:
   Megatrain(const Job& job, Recorder& gpu)
-      : job_(job), gpu_(gpu), shape_(job.shape),
+      : job_(job),
+        gpu_(gpu),
+        shape_(job.shape),
         pieces_(model::pieces(shape_, job.workload.batch(), model::Numerics::kPure16)),
-        layers_(shape_.layers), interval_(job.options.count("checkpoint_interval")),
+        layers_(shape_.layers),
+        interval_(job.options.count("checkpoint_interval")),
         paper_(job.options.text("variant") == "paper"),
         deepspeed_(job.options.text("optimizer") == "deepspeed_adam"),
         layer_tensors_(model::layer_tensors(shape_)),
         layer_elements_(model::layer_parameters(shape_)),
-        weights_(gpu.stream("weights")), grads_(gpu.stream("gradients")), worker_(gpu.worker("gradient worker")) {
+        weights_(gpu.stream("weights")),
+        grads_(gpu.stream("gradients")),
+        worker_(gpu.worker("gradient worker")) {
     for (const Tensor& tensor : model::outer_tensors(shape_)) {
       (tensor.group == model::Group::kEmbedding ? embedding_ : head_).push_back(tensor);
     }
@@ -92,7 +101,8 @@ class Megatrain {
     gpu_.allocate(Space::kPageable, Bytes(2 * n), "weights");
     const std::int64_t flats = paper_ ? kPaperPool : layers_;
     for (std::int64_t i = 0; i < flats; ++i) {
-      gpu_.allocate(Space::kPinned, layer_bytes(), paper_ ? "pinned staging pool" : "pinned layer copies");
+      gpu_.allocate(Space::kPinned, layer_bytes(),
+                    paper_ ? "pinned staging pool" : "pinned layer copies");
     }
     const std::int64_t slabs = job_.options.count("num_grad_slabs") + (paper_ ? 0 : 2);
     for (std::int64_t i = 0; i < slabs; ++i) {
@@ -111,7 +121,7 @@ class Megatrain {
     const std::size_t s = slot(layer);
     gpu_.sync(h2d_done_[s]);
     gpu_.wait(weights_, buffer_free_[s]);
-    if (paper_) {   // staged from pageable memory into a pinned slot of the pool first
+    if (paper_) {  // staged from pageable memory into a pinned slot of the pool first
       gpu_.cpu("copy_bf16", layer_elements_, "stage weights", {.thread = worker_});
       gpu_.wait(weights_, gpu_.record(worker_));
     }
@@ -119,11 +129,13 @@ class Megatrain {
     h2d_done_[s] = gpu_.record(weights_);
   }
 
-  // UNFLATTEN: from the slot into the template, one copy a tensor; frees the slot before the layer's math.
+  // UNFLATTEN: from the slot into the template, one copy a tensor; frees the slot before the
+  // layer's math.
   void unflatten(std::int64_t layer) {
     const std::size_t s = slot(layer);
     gpu_.wait(kCompute, template_free_[s]);
-    gpu_.launch(model::elementwise("unflatten", layer_elements_, 4, static_cast<int>(layer_tensors_.size())));
+    gpu_.launch(model::elementwise("unflatten", layer_elements_, 4,
+                                   static_cast<int>(layer_tensors_.size())));
     buffer_free_[s] = gpu_.record(kCompute);
   }
 
@@ -137,10 +149,12 @@ class Megatrain {
   }
 
   void forward() {
-    gpu_.wait(kCompute, gpu_.record(kCompute));   // param_sync: embedding and head of the last step are in line
+    gpu_.wait(
+        kCompute,
+        gpu_.record(kCompute));  // param_sync: embedding and head of the last step are in line
     gpu_.launch(pieces_.embedding.forward);
     load(0);
-    gpu_.sync(weights_);                          // the first transfer is exposed
+    gpu_.sync(weights_);  // the first transfer is exposed
     unflatten(0);
     Buffer hidden = hold(pieces_.hidden, "hidden");
     for (std::int64_t layer = 0; layer < layers_; ++layer) {
@@ -160,17 +174,21 @@ class Megatrain {
       }
       hidden = out;
     }
-    checkpoints_.push_back(hidden);               // the final hidden state
+    checkpoints_.push_back(hidden);  // the final hidden state
   }
 
-  // The head in chunks of positions; every chunk's log-softmax stays in the graph until the backward.
+  // The head in chunks of positions; every chunk's log-softmax stays in the graph until the
+  // backward.
   void head_and_loss() {
     const std::int64_t positions = job_.workload.sequence - 1;
-    const std::int64_t chunks = std::max<std::int64_t>(1, (positions + kHeadChunk - 1) / kHeadChunk);
+    const std::int64_t chunks =
+        std::max<std::int64_t>(1, (positions + kHeadChunk - 1) / kHeadChunk);
     const std::int64_t tokens = job_.workload.batch().tokens();
-    const std::int64_t chunk_tokens = job_.workload.micro_batch * std::min(kHeadChunk, std::max<std::int64_t>(1, positions));
+    const std::int64_t chunk_tokens =
+        job_.workload.micro_batch * std::min(kHeadChunk, std::max<std::int64_t>(1, positions));
     const HeadChunk chunk = head_chunk(chunk_tokens);
-    // Of the norm: fp32 input and scaled value in its graph; two results, of which one was never used, stay local variables.
+    // Of the norm: fp32 input and scaled value in its graph; two results, of which one was never
+    // used, stay local variables.
     const Buffer norm = hold(3 * pieces_.hidden, "head");
     locals_ = {hold(2 * pieces_.hidden, "local variables of the head")};
     gpu_.launch(chunk.norm);
@@ -178,13 +196,15 @@ class Megatrain {
     for (std::int64_t c = 0; c < chunks; ++c) {
       gpu_.free(hold(Bytes(2 * chunk_tokens * shape_.vocabulary), "logits and loss"));
       gpu_.launch(chunk.forward);
-      gpu_.read_result();                         // .item() on the number of valid tokens
+      gpu_.read_result();  // .item() on the number of valid tokens
     }
-    gpu_.read_result();                           // and on the loss
+    gpu_.read_result();  // and on the loss
     enter(job_, gpu_, Phase::kBackward);
-    locals_.push_back(hold(Bytes(2 * chunk_tokens * shape_.vocabulary), "local variables of the head"));   // last logits
+    locals_.push_back(hold(Bytes(2 * chunk_tokens * shape_.vocabulary),
+                           "local variables of the head"));  // last logits
     head_gradients_ = hold(Bytes(2 * count(head_)), "head gradients");
-    gpu_.free(hold(Bytes(4 * chunk_tokens * shape_.vocabulary + 2 * count(head_)), "logits and loss"));
+    gpu_.free(
+        hold(Bytes(4 * chunk_tokens * shape_.vocabulary + 2 * count(head_)), "logits and loss"));
     for (std::int64_t c = 0; c < chunks; ++c) {
       gpu_.launch(chunk.backward);
     }
@@ -204,27 +224,46 @@ class Megatrain {
 
   // Torch's cross entropy on 16-bit logits: log-softmax in place of the logits, picked and summed.
   HeadChunk head_chunk(std::int64_t tokens) const {
-    const model::Kernel product{.kind = model::Kernel::Kind::kGemm, .m = tokens, .n = shape_.vocabulary, .k = shape_.hidden};
-    const model::Kernel input{.kind = model::Kernel::Kind::kGemm, .m = tokens, .n = shape_.hidden, .k = shape_.vocabulary};
-    const model::Kernel weight{.kind = model::Kernel::Kind::kGemm, .m = shape_.vocabulary, .n = shape_.hidden, .k = tokens};
+    const model::Kernel product{.kind = model::Kernel::Kind::kGemm,
+                                .m = tokens,
+                                .n = shape_.vocabulary,
+                                .k = shape_.hidden};
+    const model::Kernel input{.kind = model::Kernel::Kind::kGemm,
+                              .m = tokens,
+                              .n = shape_.hidden,
+                              .k = shape_.vocabulary};
+    const model::Kernel weight{.kind = model::Kernel::Kind::kGemm,
+                               .m = shape_.vocabulary,
+                               .n = shape_.hidden,
+                               .k = tokens};
     const std::int64_t logits = tokens * shape_.vocabulary;
     const std::int64_t head = shape_.vocabulary * shape_.hidden;
     const std::int64_t all = job_.workload.batch().tokens() * shape_.hidden;
     const std::int64_t part = tokens * shape_.hidden;
     HeadChunk chunk;
-    chunk.norm = {"final norm", {{.bytes = 36 * all, .count = 1}, {.bytes = 36 * all}, {.count = 14}}};
-    chunk.forward = {"head chunk forward",
-                     {{.bytes = 4 * part, .indexed = part}, product, {.bytes = 6 * logits}, {.count = 8}}};
-    // Zeros for the picked logits' gradient, softmax's backward, both products, sums into the weight's and input's gradients.
+    chunk.norm = {"final norm",
+                  {{.bytes = 36 * all, .count = 1}, {.bytes = 36 * all}, {.count = 14}}};
+    chunk.forward = {
+        "head chunk forward",
+        {{.bytes = 4 * part, .indexed = part}, product, {.bytes = 6 * logits}, {.count = 8}}};
+    // Zeros for the picked logits' gradient, softmax's backward, both products, sums into the
+    // weight's and input's gradients.
     chunk.backward = {"head chunk backward",
-                      {{.bytes = 2 * logits}, {.bytes = 8 * logits}, weight, input, {.bytes = 6 * head},
-                       {.bytes = 2 * all}, {.bytes = 4 * part, .indexed = part}, {.bytes = 6 * all}, {.count = 6}}};
+                      {{.bytes = 2 * logits},
+                       {.bytes = 8 * logits},
+                       weight,
+                       input,
+                       {.bytes = 6 * head},
+                       {.bytes = 2 * all},
+                       {.bytes = 4 * part, .indexed = part},
+                       {.bytes = 6 * all},
+                       {.count = 6}}};
     chunk.norm_backward = {"final norm backward", {{.bytes = 84 * all}, {.count = 12}}};
     return chunk;
   }
 
   void backward_block(std::int64_t begin, std::int64_t end) {
-    std::vector<Buffer> inputs{checkpoints_.back()};   // of layers begin ... end - 1
+    std::vector<Buffer> inputs{checkpoints_.back()};  // of layers begin ... end - 1
     for (std::int64_t layer = begin; layer < end; ++layer) {
       bring(layer);
       if (paper_) {
@@ -250,7 +289,7 @@ class Megatrain {
       gpu_.free(inputs.back());
       inputs.pop_back();
     }
-    gpu_.free(inputs.back());                          // the checkpoint
+    gpu_.free(inputs.back());  // the checkpoint
     checkpoints_.pop_back();
   }
 
@@ -262,7 +301,8 @@ class Megatrain {
     gpu_.free_after(gradients, grads_);
   }
 
-  // D2H of the tensors' gradients, then the worker's copy into p.grad (fresh pages) or its addition.
+  // D2H of the tensors' gradients, then the worker's copy into p.grad (fresh pages) or its
+  // addition.
   void collect(const std::vector<Tensor>& tensors, std::string_view what, Event& slab_free) {
     gpu_.sync(slab_free);
     gpu_.wait(grads_, gpu_.record(kCompute));
@@ -272,9 +312,11 @@ class Megatrain {
     gpu_.wait(worker_, gpu_.record(grads_));
     for (const Tensor& tensor : tensors) {
       if (first_micro_) {
-        const Buffer grad = gpu_.allocate(Space::kPageable, Bytes(2 * tensor.numel()), "gradients", worker_);
+        const Buffer grad =
+            gpu_.allocate(Space::kPageable, Bytes(2 * tensor.numel()), "gradients", worker_);
         gradients_.push_back(grad);
-        gpu_.cpu("copy_bf16", tensor.numel(), "gradients into p.grad", {.thread = worker_, .into = grad});
+        gpu_.cpu("copy_bf16", tensor.numel(), "gradients into p.grad",
+                 {.thread = worker_, .into = grad});
       } else {
         gpu_.cpu("add_bf16", tensor.numel(), "add gradients", {.thread = worker_});
       }
@@ -304,7 +346,8 @@ class Megatrain {
     each_tensor(deepspeed_ ? "adam_deepspeed_bf16" : "adam_torch_fused_bf16", "Adam");
     if (!paper_) {
       for (const Tensor& tensor : layer_tensors_) {
-        gpu_.cpu("copy_bf16", tensor.numel() * layers_, "refresh pinned copies", {.calls = layers_});
+        gpu_.cpu("copy_bf16", tensor.numel() * layers_, "refresh pinned copies",
+                 {.calls = layers_});
       }
     }
     gpu_.copy_h2d(kCompute, Space::kPageable, Bytes(2 * count(embedding_)), "embedding and head");
@@ -350,7 +393,8 @@ class Megatrain {
 std::vector<std::string> check_megatrain(const Job& job) {
   std::vector<std::string> warnings;
   if (job.workload.precision == Precision::kFp32) {
-    throw InputError({}, "megatrain does not run in fp32", "expected bf16-mixed or bf16: it keeps 16-bit weights");
+    throw InputError({}, "megatrain does not run in fp32",
+                     "expected bf16-mixed or bf16: it keeps 16-bit weights");
   }
   if (job.workload.checkpointing == Checkpointing::kFull) {
     warnings.emplace_back(

@@ -1,11 +1,12 @@
 // native: everything on the GPU (plans.md 0).
 //
-// One step, per micro-batch: forward, backward; gradients appear on the first micro-batch and are added to on the others
-// (the accumulated gradient is read, the new one read, the sum written). Then the optimizer: optional clipping, which reads
-// the gradients for their norm and scales them, then fused Adam over all parameters. Gradients are dropped.
-// Bytes a parameter on the GPU: 16 with fp32 parameters (4 parameter, 4 gradient, 8 moments), 8 in pure bf16. Adam's moments
-// appear in the first step. On unified memory this is the same loop on the one pool.
-// Left out: foreach and for-loop optimizers, data parallelism.
+// One step, per micro-batch: forward, backward; gradients appear on the first micro-batch and are
+// added to on the others (the accumulated gradient is read, the new one read, the sum written).
+// Then the optimizer: optional clipping, which reads the gradients for their norm and scales them,
+// then fused Adam over all parameters. Gradients are dropped. Bytes a parameter on the GPU: 16 with
+// fp32 parameters (4 parameter, 4 gradient, 8 moments), 8 in pure bf16. Adam's moments appear in
+// the first step. On unified memory this is the same loop on the one pool. Left out: foreach and
+// for-loop optimizers, data parallelism.
 #include "sim/plans/common.h"
 #include "sim/plans/gpu_model.h"
 #include "sim/plans/plans.h"
@@ -28,7 +29,8 @@ void record_native(const Job& job, Recorder& gpu, int steps) {
 
   GpuModel model(job, gpu, numerics_of(job.workload.precision, false));
   gpu.allocate(Space::kGpu, Bytes(width * parameters), "parameters");
-  gpu.allocate(Space::kGpu, job.machine.framework.gpu_workspace.value, "workspace of matrix products");
+  gpu.allocate(Space::kGpu, job.machine.framework.gpu_workspace.value,
+               "workspace of matrix products");
 
   for (int step = 0; step < steps; ++step) {
     std::vector<Buffer> gradients;
@@ -54,7 +56,8 @@ void record_native(const Job& job, Recorder& gpu, int steps) {
       gpu.allocate(Space::kGpu, Bytes(2 * width * parameters), "Adam states");
     }
     if (clip) {
-      gpu.launch(model::elementwise("clip gradients", parameters, 3.0 * static_cast<double>(width), 4));
+      gpu.launch(
+          model::elementwise("clip gradients", parameters, 3.0 * static_cast<double>(width), 4));
     }
     gpu.host_busy(runtime::HostTask::kOptimizerTensor, tensors, "collect tensors for Adam");
     gpu.launch(model::gpu_adam(parameters, tensors, wide));

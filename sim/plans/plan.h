@@ -1,7 +1,8 @@
 // A training system as a recorder of its step.
 //
-// A plan is a row of the table in registry.cpp: a name, a sentence, its source, its options, and a function that issues the
-// calls of its training loop on a Recorder. To add one: write plans/NAME.cpp, declare its record and check below, add the row.
+// A plan is a row of the table in registry.cpp: a name, a sentence, its source, its options, and a
+// function that issues the calls of its training loop on a Recorder. To add one: write
+// plans/NAME.cpp, declare its record and check below, add the row.
 #pragma once
 
 #include <string>
@@ -18,7 +19,8 @@ struct Plan {
   std::string_view sentence;
   std::string_view source;
   std::vector<OptionSpec> options;
-  // Refuses what the real system refuses (InputError) and returns one line for each setting that has no effect.
+  // Refuses what the real system refuses (InputError) and returns one line for each setting that
+  // has no effect.
   std::vector<std::string> (*check)(const Job& job);
   // Issues `steps` steps; the last one is steady and is the one reported.
   void (*record)(const Job& job, runtime::Recorder& gpu, int steps);

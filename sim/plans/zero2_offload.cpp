@@ -1,16 +1,20 @@
-// zero2-offload: DeepSpeed stage 2 with offload_optimizer.device = cpu (plans.md 1, source runtime/zero/stage_1_and_2.py).
+// zero2-offload: DeepSpeed stage 2 with offload_optimizer.device = cpu (plans.md 1, source
+// runtime/zero/stage_1_and_2.py).
 //
-// GPU: 16-bit parameters 2N; during backward a bucket of reduce_bucket_size elements (two with overlap_comm). CPU: fp32
-// master 4N and its fp32 gradient 4N, moments 8N from the first step on; before 0.16.10 nothing more, since then a 16-bit
-// staging copy 2N; with accumulation 2N of 16-bit gradients, one block a tensor.
-// Backward: gradients are copied into the bucket; a full bucket is flushed: every tensor in it is accumulated through the
-// GPU (m > 0 or not the last micro-batch), and on the last micro-batch its norm is taken in double, it is checked for
-// infinities (the host reads the answer: it waits for the stream, once a tensor), cast to fp32 and sent to the host.
-// Step, the host alone: read the norms; per group unscale (8 B a parameter), CPU Adam (28 B), write back:
-//   before 0.16.10   blocking H2D of 4 B a parameter, then a GPU cast, 4N transient bytes on the GPU
-//   since            CPU cast to the staging copy (6 B), H2D of 2 B a parameter, not blocking
+// GPU: 16-bit parameters 2N; during backward a bucket of reduce_bucket_size elements (two with
+// overlap_comm). CPU: fp32 master 4N and its fp32 gradient 4N, moments 8N from the first step on;
+// before 0.16.10 nothing more, since then a 16-bit staging copy 2N; with accumulation 2N of 16-bit
+// gradients, one block a tensor. Backward: gradients are copied into the bucket; a full bucket is
+// flushed: every tensor in it is accumulated through the GPU (m > 0 or not the last micro-batch),
+// and on the last micro-batch its norm is taken in double, it is checked for infinities (the host
+// reads the answer: it waits for the stream, once a tensor), cast to fp32 and sent to the host.
+// Step, the host alone: read the norms; per group unscale (8 B a parameter), CPU Adam (28 B), write
+// back:
+//   before 0.16.10   blocking H2D of 4 B a parameter, then a GPU cast, 4N transient bytes on the
+//   GPU since            CPU cast to the staging copy (6 B), H2D of 2 B a parameter, not blocking
 // H2D bytes a parameter: 2(k-1) + 4 or + 2. D2H: 4 for k = 1, else 2k + 4.
-// Left out: several GPUs, stage 1, more than one parameter group, fp16 loss scaling's skipped steps.
+// Left out: several GPUs, stage 1, more than one parameter group, fp16 loss scaling's skipped
+// steps.
 #include <algorithm>
 
 #include "sim/plans/common.h"
@@ -30,18 +34,25 @@ using runtime::Space;
 
 namespace {
 
-constexpr std::int64_t kStagingSince = 16010;     // DeepSpeed #7309, May 2025
-constexpr std::int64_t kPinnedByDefaultSince = 19005;   // #8207, August 2026
+constexpr std::int64_t kStagingSince = 16010;          // DeepSpeed #7309, May 2025
+constexpr std::int64_t kPinnedByDefaultSince = 19005;  // #8207, August 2026
 
-// The GPU's part of a gradient's way to the host, kernel by kernel (checked in hardware/measured/raw/h200-layers.jsonl).
-model::Work norm_in_double(std::int64_t n) {   // g.double().norm(2)
+// The GPU's part of a gradient's way to the host, kernel by kernel (checked in
+// hardware/measured/raw/h200-layers.jsonl).
+model::Work norm_in_double(std::int64_t n) {  // g.double().norm(2)
   return {sized("norm in double", n), {{.bytes = 10 * n, .indexed = n}, {.bytes = 8 * n}, {}}};
 }
 
-model::Work check_finite(std::int64_t n) {   // float(), isnan(), isinf() as abs and compare, or, float(), max()
+model::Work check_finite(
+    std::int64_t n) {  // float(), isnan(), isinf() as abs and compare, or, float(), max()
   return {sized("check for infinities", n),
-          {{.bytes = 6 * n, .indexed = n}, {.bytes = 5 * n}, {.bytes = 8 * n}, {.bytes = 5 * n},
-           {.bytes = 3 * n}, {.bytes = 5 * n, .indexed = n}, {.bytes = 4 * n}}};
+          {{.bytes = 6 * n, .indexed = n},
+           {.bytes = 5 * n},
+           {.bytes = 8 * n},
+           {.bytes = 5 * n},
+           {.bytes = 3 * n},
+           {.bytes = 5 * n, .indexed = n},
+           {.bytes = 4 * n}}};
 }
 
 model::Work cast_to_fp32(std::int64_t n) {
@@ -51,11 +62,13 @@ model::Work cast_to_fp32(std::int64_t n) {
 class Zero2 {
  public:
   Zero2(const Job& job, Recorder& gpu)
-      : job_(job), gpu_(gpu), model_(job, gpu, numerics_of(job.workload.precision, true)),
+      : job_(job),
+        gpu_(gpu),
+        model_(job, gpu, numerics_of(job.workload.precision, true)),
         parameters_(model::parameters(job.shape)),
         staging_(job.options.version("deepspeed_version") >= kStagingSince),
-        pinned_(job.options.flag("pin_memory",
-                                 job.options.version("deepspeed_version") >= kPinnedByDefaultSince)),
+        pinned_(job.options.flag(
+            "pin_memory", job.options.version("deepspeed_version") >= kPinnedByDefaultSince)),
         overlap_(job.options.flag("overlap_comm")),
         contiguous_(job.options.flag("contiguous_gradients")),
         bucket_elements_(job.options.count("reduce_bucket_size")),
@@ -119,7 +132,8 @@ class Zero2 {
 
   void allocate_buckets() {
     for (int i = 0; i < (overlap_ ? 2 : 1); ++i) {
-      buckets_.push_back(gpu_.allocate(Space::kGpu, Bytes(2 * bucket_elements_), "gradient bucket"));
+      buckets_.push_back(
+          gpu_.allocate(Space::kGpu, Bytes(2 * bucket_elements_), "gradient bucket"));
     }
   }
   void free_buckets() {
@@ -133,7 +147,7 @@ class Zero2 {
   void reduce(const Tensor& tensor) {
     const std::int64_t n = tensor.numel();
     const Buffer gradient = gpu_.allocate(Space::kGpu, Bytes(2 * n), "gradients");
-    if (n > bucket_elements_) {   // reduced alone, where it is
+    if (n > bucket_elements_) {  // reduced alone, where it is
       flush();
       in_bucket_.push_back(tensor);
       flush();
@@ -158,7 +172,8 @@ class Zero2 {
       return;
     }
     const std::int64_t n = count(in_bucket_);
-    if (overlap_) {   // the compute stream waits for the bucket before, the reduction for these gradients
+    if (overlap_) {  // the compute stream waits for the bucket before, the reduction for these
+                     // gradients
       gpu_.wait(kCompute, gpu_.record(reduction_));
       gpu_.wait(reduction_, gpu_.record(kCompute));
     }
@@ -185,13 +200,14 @@ class Zero2 {
     }
     if (boundary()) {
       const auto temporary = [&](std::int64_t bytes) {
-        gpu_.free_after(gpu_.allocate(Space::kGpu, Bytes(bytes * n), "gradient temporaries"), reduction_);
+        gpu_.free_after(gpu_.allocate(Space::kGpu, Bytes(bytes * n), "gradient temporaries"),
+                        reduction_);
       };
       temporary(8);
       gpu_.launch(norm_in_double(n), reduction_);
       temporary(11);
       gpu_.launch(check_finite(n), reduction_);
-      gpu_.sync(reduction_);   // Python tests the answer
+      gpu_.sync(reduction_);  // Python tests the answer
       temporary(4);
       gpu_.launch(cast_to_fp32(n), reduction_);
       gpu_.copy_d2h(reduction_, host_space(), Bytes(4 * n), "fp32 gradients");
@@ -199,7 +215,7 @@ class Zero2 {
   }
 
   void optimizer_step() {
-    gpu_.read_result();                                  // the overflow flag
+    gpu_.read_result();  // the overflow flag
     gpu_.host_busy(runtime::HostTask::kOptimizerTensor, tensors_, "read gradient norms");
     gpu_.cpu("mul_f32", parameters_, "unscale and clip");
     gpu_.cpu("adam_deepspeed_f32", parameters_, "Adam");
@@ -207,8 +223,10 @@ class Zero2 {
       gpu_.cpu("cast_f32_bf16", parameters_, "cast to 16 bits");
       gpu_.copy_h2d(kCompute, host_space(), Bytes(2 * parameters_), "parameters");
     } else {
-      const Buffer wide = gpu_.allocate(Space::kGpu, Bytes(4 * parameters_), "fp32 parameters in transit");
-      gpu_.copy_h2d(kCompute, Space::kPinned, Bytes(4 * parameters_), "fp32 parameters", {.blocking = true});
+      const Buffer wide =
+          gpu_.allocate(Space::kGpu, Bytes(4 * parameters_), "fp32 parameters in transit");
+      gpu_.copy_h2d(kCompute, Space::kPinned, Bytes(4 * parameters_), "fp32 parameters",
+                    {.blocking = true});
       gpu_.launch(model::elementwise("cast parameters to 16 bits", parameters_, 6, 1));
       gpu_.free(wide);
     }
@@ -234,8 +252,9 @@ class Zero2 {
 std::vector<std::string> check_zero2_offload(const Job& job) {
   std::vector<std::string> warnings;
   if (job.workload.precision == Precision::kBf16 || job.workload.precision == Precision::kFp32) {
-    throw InputError({}, fmt::format("zero2-offload does not run in {}", to_string(job.workload.precision)),
-                     "expected bf16-mixed or fp16-mixed: fp32 masters on the CPU, 16-bit parameters on the GPU");
+    throw InputError(
+        {}, fmt::format("zero2-offload does not run in {}", to_string(job.workload.precision)),
+        "expected bf16-mixed or fp16-mixed: fp32 masters on the CPU, 16-bit parameters on the GPU");
   }
   if (job.options.given("allgather_bucket_size")) {
     warnings.emplace_back("zero2-offload.allgather_bucket_size has no effect on one GPU");

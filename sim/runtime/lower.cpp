@@ -29,8 +29,8 @@ Cause cause_of_kernel(std::string_view kernel) {
   if (kernel.starts_with("adam")) {
     return Cause::kCpuOptimizer;
   }
-  const bool clip = kernel.starts_with("norm") || kernel.starts_with("mul") ||
-                    kernel.starts_with("isinf");
+  const bool clip =
+      kernel.starts_with("norm") || kernel.starts_with("mul") || kernel.starts_with("isinf");
   return clip ? Cause::kCpuClip : Cause::kCpuCopy;
 }
 
@@ -38,8 +38,11 @@ Cause cause_of_kernel(std::string_view kernel) {
 class Lowering {
  public:
   Lowering(const Program& program, const machine::Machine& machine)
-      : program_(program), machine_(machine), pending_(program.lanes.size()),
-        events_(program.events), buffers_(program.buffers) {
+      : program_(program),
+        machine_(machine),
+        pending_(program.lanes.size()),
+        events_(program.events),
+        buffers_(program.buffers) {
     out_.unified = machine.accelerator.unified;
     add_resources();
     add_pools();
@@ -68,8 +71,8 @@ class Lowering {
   struct BufferState {
     Space space = Space::kGpu;
     std::int64_t bytes = 0;
-    std::int64_t fresh = 0;       // bytes whose pages nobody has touched
-    bool mapped = false;          // a mapping of its own, given back on free
+    std::int64_t fresh = 0;  // bytes whose pages nobody has touched
+    bool mapped = false;     // a mapping of its own, given back on free
     engine::TagId tag{};
   };
   using Pending = std::vector<ActivityId>;
@@ -95,7 +98,8 @@ class Lowering {
   void add_pools() {
     const std::int64_t gpu = machine_.accelerator.memory.value.value;
     const std::int64_t host = machine_.host.memory.value.value;
-    // Capacities are checked by whoever reads the peaks (fixed bytes count too); pools are unlimited here.
+    // Capacities are checked by whoever reads the peaks (fixed bytes count too); pools are
+    // unlimited here.
     if (out_.unified) {
       out_.gpu = out_.host = builder_.add_pool("unified");
     } else {
@@ -177,13 +181,12 @@ class Lowering {
     const std::int64_t launches = std::max<std::int64_t>(1, price.launches);
     wait_for_queue(launches);
     host_spends(one.value, name, one.figure);
-    const ActivityId kernels =
-        add_activity(launch.stream,
-                     {.amount = price.seconds.value,
-                      .demand = kernel_demand(),
-                      .label = builder_.label(name),
-                      .cause = cause(Cause::kGpuCompute)},
-                     price_shares_[index(launch.work)]);
+    const ActivityId kernels = add_activity(launch.stream,
+                                            {.amount = price.seconds.value,
+                                             .demand = kernel_demand(),
+                                             .label = builder_.label(name),
+                                             .cause = cause(Cause::kGpuCompute)},
+                                            price_shares_[index(launch.work)]);
     builder_.edge(pending_[index(kHost)].front(), kernels);
     append(launch.stream, kernels);
     if (launches > 1) {
@@ -222,14 +225,13 @@ class Lowering {
     const auto call = machine_.framework.copy_call;
     host_spends(call.value * pieces, copy.what, call.figure);
     const CopyPrice price = price_copy(machine_, h2d, pageable, Bytes(copy.bytes), copy.pieces);
-    const ActivityId transfer =
-        add_activity(copy.stream,
-                     {.amount = static_cast<double>(copy.bytes),
-                      .demand = copy_demand(h2d, pageable, price.rate),
-                      .latency = engine::to_picoseconds(price.latency),
-                      .label = builder_.label(copy.what),
-                      .cause = cause(h2d ? Cause::kH2d : Cause::kD2h)},
-                     share_of(price.figure));
+    const ActivityId transfer = add_activity(copy.stream,
+                                             {.amount = static_cast<double>(copy.bytes),
+                                              .demand = copy_demand(h2d, pageable, price.rate),
+                                              .latency = engine::to_picoseconds(price.latency),
+                                              .label = builder_.label(copy.what),
+                                              .cause = cause(h2d ? Cause::kH2d : Cause::kD2h)},
+                                             share_of(price.figure));
     builder_.edge(pending_[index(kHost)].front(), transfer);
     append(copy.stream, transfer);
     if (copy.blocking || pageable) {
@@ -239,7 +241,8 @@ class Lowering {
     totals().dram_bytes += static_cast<double>(copy.bytes) * dram_per_byte(pageable);
   }
 
-  // A pageable byte is read (or written) by the copy through pinned staging as well as by the DMA (plans.md B.1).
+  // A pageable byte is read (or written) by the copy through pinned staging as well as by the DMA
+  // (plans.md B.1).
   static double dram_per_byte(bool pageable) { return pageable ? 3.0 : 1.0; }
 
   DemandId copy_demand(bool h2d, bool pageable, BytesPerSecond rate) {
@@ -249,8 +252,8 @@ class Lowering {
       return found->second;
     }
     std::vector<engine::Use> uses;
-    const auto route = h2d ? machine_.topology.route("dram", "gpu0")
-                           : machine_.topology.route("gpu0", "dram");
+    const auto route =
+        h2d ? machine_.topology.route("dram", "gpu0") : machine_.topology.route("gpu0", "dram");
     for (const machine::Hop& hop : route) {
       const LinkResources& link = links_[static_cast<std::size_t>(hop.edge)];
       const double per_byte = link.total == *dram_ ? dram_per_byte(pageable) : 1.0;
@@ -259,8 +262,7 @@ class Lowering {
         uses.push_back({hop.down ? link.h2d : link.d2h, 1.0});
       }
     }
-    const DemandId demand =
-        builder_.demand(rate.value, machine_.host.dma_weight.value, uses);
+    const DemandId demand = builder_.demand(rate.value, machine_.host.dma_weight.value, uses);
     copy_demands_.emplace(key, demand);
     return demand;
   }
@@ -271,7 +273,7 @@ class Lowering {
     if (work.elements <= 0) {
       return;
     }
-    if (work.thread != kHost) {   // handed over by the host
+    if (work.thread != kHost) {  // handed over by the host
       pending_[index(work.thread)].push_back(position(kHost));
     }
     const int threads = work.threads > 0 ? work.threads : machine_.host.cores;
@@ -280,21 +282,19 @@ class Lowering {
     }
     const machine::CpuWork price = machine::cpu_kernel(machine_, work.kernel, each, threads);
     const auto elements = static_cast<double>(work.elements);
-    const std::array<engine::Use, 2> uses{
-        engine::Use{cores_, price.cores / price.rate.value},
-        engine::Use{*dram_, price.dram_bytes_per_element}};
+    const std::array<engine::Use, 2> uses{engine::Use{cores_, price.cores / price.rate.value},
+                                          engine::Use{*dram_, price.dram_bytes_per_element}};
     const std::size_t use_count = price.dram_bytes_per_element > 0 ? 2 : 1;
     // A DMA byte weighs dma_weight, a CPU kernel's byte 1: one element weighs 1 / its bytes.
     const double weight =
         price.dram_bytes_per_element > 0 ? 1.0 / price.dram_bytes_per_element : 1.0;
-    append(work.thread,
-           add_activity(work.thread,
-                        {.amount = elements,
-                         .demand = builder_.demand(price.rate.value, weight,
-                                                   std::span(uses).first(use_count)),
-                         .label = builder_.label(work.what),
-                         .cause = cause(cause_of_kernel(work.kernel))},
-                        share_of(price.figure)));
+    append(work.thread, add_activity(work.thread,
+                                     {.amount = elements,
+                                      .demand = builder_.demand(price.rate.value, weight,
+                                                                std::span(uses).first(use_count)),
+                                      .label = builder_.label(work.what),
+                                      .cause = cause(cause_of_kernel(work.kernel))},
+                                     share_of(price.figure)));
     totals().dram_bytes += elements * price.dram_bytes_per_element;
   }
 
@@ -314,14 +314,12 @@ class Lowering {
 
   void take(const HostBusy& busy) {
     const machine::Framework& framework = machine_.framework;
-    const auto one = busy.task == HostTask::kCheckpoint ? framework.checkpoint_call
-                                                        : framework.optimizer_tensor;
+    const auto one =
+        busy.task == HostTask::kCheckpoint ? framework.checkpoint_call : framework.optimizer_tensor;
     host_spends(one.value * static_cast<double>(busy.count), busy.what, one.figure);
   }
 
-  void take(const Record& record) {
-    events_[index(record.event)] = {position(record.lane)};
-  }
+  void take(const Record& record) { events_[index(record.event)] = {position(record.lane)}; }
 
   void take(const Wait& wait) {
     Pending& pending = pending_[index(wait.lane)];
@@ -418,7 +416,7 @@ class Lowering {
   const machine::Machine& machine_;
   engine::GraphBuilder builder_;
   Lowered out_;
-  std::vector<Pending> pending_;                  // by lane: what its next activity comes after
+  std::vector<Pending> pending_;  // by lane: what its next activity comes after
   std::vector<Pending> events_;
   std::vector<BufferState> buffers_;
   std::vector<WorkPrice> prices_;
@@ -426,7 +424,8 @@ class Lowering {
   std::map<machine::FigureId, std::uint32_t> single_shares_;
   std::map<std::tuple<bool, bool, double>, DemandId> copy_demands_;
   std::vector<LinkResources> links_;
-  std::deque<std::pair<std::int64_t, ActivityId>> in_flight_;   // kernels launched so far, and the last of them
+  std::deque<std::pair<std::int64_t, ActivityId>>
+      in_flight_;  // kernels launched so far, and the last of them
   std::int64_t launched_ = 0;
   std::int64_t heap_free_bytes_ = 0;
   engine::TagId heap_free_{};
@@ -441,16 +440,23 @@ class Lowering {
 
 std::string_view cause_key(Cause cause) {
   static constexpr std::array<std::string_view, kCauses> kKeys{
-      "gpu_compute", "h2d", "d2h", "cpu_optimizer", "cpu_clip", "cpu_copy",
-      "nvme", "host", "page_faults", "collective", "join"};
+      "gpu_compute", "h2d",  "d2h",         "cpu_optimizer", "cpu_clip", "cpu_copy",
+      "nvme",        "host", "page_faults", "collective",    "join"};
   return kKeys[index(cause)];
 }
 
 std::string_view cause_title(Cause cause) {
-  static constexpr std::array<std::string_view, kCauses> kTitles{
-      "GPU compute", "copies to the GPU", "copies to the host", "CPU optimizer",
-      "clip and unscale on the CPU", "CPU copies and casts", "NVMe", "host thread",
-      "page faults", "collectives", "waiting"};
+  static constexpr std::array<std::string_view, kCauses> kTitles{"GPU compute",
+                                                                 "copies to the GPU",
+                                                                 "copies to the host",
+                                                                 "CPU optimizer",
+                                                                 "clip and unscale on the CPU",
+                                                                 "CPU copies and casts",
+                                                                 "NVMe",
+                                                                 "host thread",
+                                                                 "page faults",
+                                                                 "collectives",
+                                                                 "waiting"};
   return kTitles[index(cause)];
 }
 

@@ -1,18 +1,26 @@
-// Prices a Program on a machine: calls become activities with amounts, resources, edges and memory changes.
+// Prices a Program on a machine: calls become activities with amounts, resources, edges and memory
+// changes.
 //
 // Rules, each in one function of lower.cpp:
-//   launch   the host is busy for launches x seconds a launch; the kernels start after the first launch and cannot end a step
-//            before the last, so a layer whose launches take longer than its kernels takes as long as its launches;
-//            the host cannot be more than `launch_queue` kernels ahead of the stream
-//   copy     latency + bytes over the links of the route (each direction, both together, DRAM); the host pays a call a piece,
+//   launch   the host is busy for launches x seconds a launch; the kernels start after the first
+//   launch and cannot end a step
+//            before the last, so a layer whose launches take longer than its kernels takes as long
+//            as its launches; the host cannot be more than `launch_queue` kernels ahead of the
+//            stream
+//   copy     latency + bytes over the links of the route (each direction, both together, DRAM); the
+//   host pays a call a piece,
 //            and waits for the stream when the copy is blocking or the memory is pageable
-//   CPU      elements at the kernel's rate for its size and threads, sharing DRAM and cores with everything else
-//   pages    a pageable block of the map threshold or more is new at each allocation: whoever writes it first faults its
-//            pages in, and its free gives them back; smaller blocks come from the C library's heap, which grows once and
-//            stays resident (lessons of glibc's malloc: 32 MiB is the largest threshold it adapts to)
-//   memory   changes happen where the issuing lane stands: GPU memory in the host's issue order, as a caching allocator sees it
+//   CPU      elements at the kernel's rate for its size and threads, sharing DRAM and cores with
+//   everything else pages    a pageable block of the map threshold or more is new at each
+//   allocation: whoever writes it first faults its
+//            pages in, and its free gives them back; smaller blocks come from the C library's heap,
+//            which grows once and stays resident (lessons of glibc's malloc: 32 MiB is the largest
+//            threshold it adapts to)
+//   memory   changes happen where the issuing lane stands: GPU memory in the host's issue order, as
+//   a caching allocator sees it
 // On a machine with unified memory both pools are one and copies between them are nothing.
-// Left out: the host thread's own core while it issues, and copies that start before the pages they read exist.
+// Left out: the host thread's own core while it issues, and copies that start before the pages they
+// read exist.
 #pragma once
 
 #include <array>
@@ -28,12 +36,22 @@ namespace offsim::runtime {
 
 // What an activity of the critical path stands for.
 enum class Cause : std::uint8_t {
-  kGpuCompute, kH2d, kD2h, kCpuOptimizer, kCpuClip, kCpuCopy, kNvme, kHostThread, kPageFaults, kCollective, kJoin
+  kGpuCompute,
+  kH2d,
+  kD2h,
+  kCpuOptimizer,
+  kCpuClip,
+  kCpuCopy,
+  kNvme,
+  kHostThread,
+  kPageFaults,
+  kCollective,
+  kJoin
 };
 inline constexpr std::size_t kCauses = 11;
-std::string_view cause_key(Cause cause);      // "gpu_compute": the JSON key
-std::string_view cause_title(Cause cause);    // "GPU compute": for people
-std::string_view phase_name(Phase phase);     // "forward"
+std::string_view cause_key(Cause cause);    // "gpu_compute": the JSON key
+std::string_view cause_title(Cause cause);  // "GPU compute": for people
+std::string_view phase_name(Phase phase);   // "forward"
 
 // What an activity's time rests on: figures with their shares, which add up to 1.
 using FigureShares = std::vector<std::pair<machine::FigureId, double>>;
@@ -45,12 +63,13 @@ struct StepTotals {
 
 struct Lowered {
   engine::ActivityGraph graph = engine::GraphBuilder().build();
-  std::vector<std::uint32_t> rests_on;             // by activity: index into figure_shares
+  std::vector<std::uint32_t> rests_on;  // by activity: index into figure_shares
   std::vector<FigureShares> figure_shares;
-  std::vector<std::uint32_t> lane;                 // by activity: index into Program::lanes
-  std::vector<engine::ActivityId> step_ends;       // one a step
-  std::vector<StepTotals> totals;                  // one a step
-  engine::PoolId gpu{}, host{}, host_pinned{}, nvme{};   // gpu and host are the same pool on a unified machine
+  std::vector<std::uint32_t> lane;            // by activity: index into Program::lanes
+  std::vector<engine::ActivityId> step_ends;  // one a step
+  std::vector<StepTotals> totals;             // one a step
+  engine::PoolId gpu{}, host{}, host_pinned{},
+      nvme{};  // gpu and host are the same pool on a unified machine
   bool unified = false;
 };
 

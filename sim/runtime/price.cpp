@@ -56,15 +56,13 @@ WorkPrice price_work(const machine::Machine& machine, const model::Work& work) {
 
 CopyPrice price_copy(const machine::Machine& machine, bool h2d, bool pageable, Bytes bytes,
                      std::int64_t pieces) {
-  const machine::Direction direction =
-      h2d ? machine::Direction::kH2d : machine::Direction::kD2h;
+  const machine::Direction direction = h2d ? machine::Direction::kH2d : machine::Direction::kD2h;
   const machine::PinnedCopy pinned = machine::pinned_copy(machine, direction);
   const Seconds latency = pinned.latency * static_cast<double>(pieces);
   if (!pageable) {
     return {latency, pinned.rate, pinned.figure};
   }
-  const machine::Cost one =
-      machine::pageable_copy(machine, direction, Bytes(bytes.value / pieces));
+  const machine::Cost one = machine::pageable_copy(machine, direction, Bytes(bytes.value / pieces));
   return {latency, Bytes(bytes.value / pieces) / one.time, one.figure};
 }
 

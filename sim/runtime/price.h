@@ -1,4 +1,5 @@
-// The price of a call alone on a machine: seconds and rates from machine/cost.h, and the figures that they rest on.
+// The price of a call alone on a machine: seconds and rates from machine/cost.h, and the figures
+// that they rest on.
 #pragma once
 
 #include <utility>
@@ -10,16 +11,16 @@
 namespace offsim::runtime {
 
 struct WorkPrice {
-  Seconds seconds;                 // of the GPU, kernels one after the other
+  Seconds seconds;  // of the GPU, kernels one after the other
   std::int64_t launches = 0;
-  Flops flops;                     // as executed
-  std::vector<std::pair<machine::FigureId, double>> shares;   // add up to 1 when seconds is positive
+  Flops flops;                                               // as executed
+  std::vector<std::pair<machine::FigureId, double>> shares;  // add up to 1 when seconds is positive
 };
 WorkPrice price_work(const machine::Machine& machine, const model::Work& work);
 
 // `pieces` copies of equal size in a row.
 struct CopyPrice {
-  Seconds latency;                 // of all pieces
+  Seconds latency;  // of all pieces
   BytesPerSecond rate;
   machine::FigureId figure = machine::kNoFigure;
 };

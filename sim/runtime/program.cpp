@@ -14,7 +14,8 @@ std::size_t index(Id id) {
   return static_cast<std::size_t>(id);
 }
 
-// Names here are ours: letters, digits, spaces, dots, brackets. Quotes and backslashes are escaped all the same.
+// Names here are ours: letters, digits, spaces, dots, brackets. Quotes and backslashes are escaped
+// all the same.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
@@ -76,14 +77,16 @@ class Writer {
     line(R"("call":"launch","stream":{},"work":{})", lane(c.stream), index(c.work));
   }
   void operator()(const Copy& c) const {
-    line(R"("call":"copy","stream":{},"from":"{}","to":"{}","bytes":{},"pieces":{},"blocking":{},"what":{})",
-         lane(c.stream), name_of(c.from), name_of(c.to), c.bytes, c.pieces, c.blocking,
-         quoted(c.what));
+    line(
+        R"("call":"copy","stream":{},"from":"{}","to":"{}","bytes":{},"pieces":{},"blocking":{},"what":{})",
+        lane(c.stream), name_of(c.from), name_of(c.to), c.bytes, c.pieces, c.blocking,
+        quoted(c.what));
   }
   void operator()(const CpuWork& c) const {
-    line(R"("call":"cpu","thread":{},"kernel":{},"elements":{},"calls":{},"threads":{},"into":{},"what":{})",
-         lane(c.thread), quoted(c.kernel), c.elements, c.calls, c.threads,
-         c.into ? std::to_string(index(*c.into)) : "null", quoted(c.what));
+    line(
+        R"("call":"cpu","thread":{},"kernel":{},"elements":{},"calls":{},"threads":{},"into":{},"what":{})",
+        lane(c.thread), quoted(c.kernel), c.elements, c.calls, c.threads,
+        c.into ? std::to_string(index(*c.into)) : "null", quoted(c.what));
   }
   void operator()(const HostBusy& c) const {
     line(R"("call":"host","task":"{}","count":{},"what":{})",
@@ -125,8 +128,9 @@ class Writer {
 }  // namespace
 
 void write_program(const Program& program, std::ostream& out) {
-  out << fmt::format("{{\"schema\":\"offsim.program/1\",\"steps\":{},\"events\":{},\"buffers\":{}}}\n",
-                     program.steps, program.events, program.buffers);
+  out << fmt::format(
+      "{{\"schema\":\"offsim.program/1\",\"steps\":{},\"events\":{},\"buffers\":{}}}\n",
+      program.steps, program.events, program.buffers);
   for (const LaneInfo& lane : program.lanes) {
     out << fmt::format("{{\"lane\":{},\"kind\":\"{}\"}}\n", quoted(lane.name), name_of(lane.kind));
   }

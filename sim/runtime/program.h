@@ -1,13 +1,17 @@
-// What a training system asks of the machine, call by call, in the order in which its host thread asks: no seconds in it.
+// What a training system asks of the machine, call by call, in the order in which its host thread
+// asks: no seconds in it.
 //
-// A *lane* is an order: the host thread, a GPU stream, or a worker thread. Work on one lane is done in the order of its
-// calls. A launch or a copy costs the host a moment and then runs on its stream; work on the host thread keeps the host busy;
-// work on a worker is handed over by the host and runs beside it. An *event* is the point that a lane has reached; a lane
-// that waits for it does nothing further before that point is done. A host that waits blocks: it issues nothing meanwhile.
-// A *buffer* is memory from its allocate to its free; both take effect when the issuing lane reaches them, except that a
-// free with `used_by` waits until that lane has done what was issued to it so far (PyTorch's record_stream).
+// A *lane* is an order: the host thread, a GPU stream, or a worker thread. Work on one lane is done
+// in the order of its calls. A launch or a copy costs the host a moment and then runs on its
+// stream; work on the host thread keeps the host busy; work on a worker is handed over by the host
+// and runs beside it. An *event* is the point that a lane has reached; a lane that waits for it
+// does nothing further before that point is done. A host that waits blocks: it issues nothing
+// meanwhile. A *buffer* is memory from its allocate to its free; both take effect when the issuing
+// lane reaches them, except that a free with `used_by` waits until that lane has done what was
+// issued to it so far (PyTorch's record_stream).
 //
-// Written as JSON lines (schema offsim.program/1, write_program) it can be priced on another machine or executed for real.
+// Written as JSON lines (schema offsim.program/1, write_program) it can be priced on another
+// machine or executed for real.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +32,7 @@ enum class Buffer : std::uint32_t {};
 enum class WorkId : std::uint32_t {};
 
 inline constexpr Lane kHost{0};
-inline constexpr Lane kCompute{1};   // the default stream
+inline constexpr Lane kCompute{1};  // the default stream
 
 enum class LaneKind : std::uint8_t { kHostThread, kStream, kWorker };
 enum class Space : std::uint8_t { kGpu, kPinned, kPageable, kNvme };
@@ -40,31 +44,32 @@ struct Launch {
   WorkId work;
 };
 
-// One transfer between the GPU and host memory. A blocking one keeps the host until everything issued to its stream so far,
-// and the copy, is done; a pageable one always does (plans.md B.1). `pieces` copies of equal size in a row, one call each.
+// One transfer between the GPU and host memory. A blocking one keeps the host until everything
+// issued to its stream so far, and the copy, is done; a pageable one always does (plans.md B.1).
+// `pieces` copies of equal size in a row, one call each.
 struct Copy {
   Lane stream;
   Space from;
   Space to;
-  std::int64_t bytes;     // in all
+  std::int64_t bytes;  // in all
   std::int64_t pieces;
   bool blocking;
-  std::string what;       // "weights", "gradients": for labels
+  std::string what;  // "weights", "gradients": for labels
 };
 
 // A CPU kernel over `elements` numbers in `calls` equal calls, one after the other, on a thread.
 struct CpuWork {
   Lane thread;
-  std::string kernel;             // a name of the framework's table: "adam_deepspeed_f32"
-  std::int64_t elements;          // in all
+  std::string kernel;     // a name of the framework's table: "adam_deepspeed_f32"
+  std::int64_t elements;  // in all
   std::int64_t calls;
-  std::int32_t threads;           // 0: all cores
-  std::optional<Buffer> into;     // written for the first time by this kernel when its pages are fresh
-  std::string what;               // "Adam", "clip", "refresh": for labels and causes
+  std::int32_t threads;        // 0: all cores
+  std::optional<Buffer> into;  // written for the first time by this kernel when its pages are fresh
+  std::string what;            // "Adam", "clip", "refresh": for labels and causes
 };
 
-// The host thread is busy in Python and launches nothing: an optimizer goes through its tensors, a checkpointed layer's
-// hooks are set up.
+// The host thread is busy in Python and launches nothing: an optimizer goes through its tensors, a
+// checkpointed layer's hooks are set up.
 enum class HostTask : std::uint8_t { kOptimizerTensor, kCheckpoint };
 struct HostBusy {
   HostTask task;
@@ -80,13 +85,13 @@ struct Wait {
   Lane lane;
   Event event;
 };
-struct SyncDevice {};   // the host waits for every stream
+struct SyncDevice {};  // the host waits for every stream
 
 struct Allocate {
   Lane issuer;
   Buffer buffer;
   Space space;
-  std::int64_t bytes;     // as the allocator rounds them
+  std::int64_t bytes;  // as the allocator rounds them
   std::string tag;
 };
 struct Free {
@@ -98,9 +103,10 @@ struct Free {
 struct EnterPhase {
   Phase phase;
 };
-struct EndStep {};        // everything issued so far belongs to the step that ends here
+struct EndStep {};  // everything issued so far belongs to the step that ends here
 
-using Call = std::variant<Launch, Copy, CpuWork, HostBusy, Record, Wait, SyncDevice, Allocate, Free, EnterPhase, EndStep>;
+using Call = std::variant<Launch, Copy, CpuWork, HostBusy, Record, Wait, SyncDevice, Allocate, Free,
+                          EnterPhase, EndStep>;
 
 struct LaneInfo {
   std::string name;
@@ -108,12 +114,12 @@ struct LaneInfo {
 };
 
 struct Program {
-  std::vector<LaneInfo> lanes;      // by Lane; the first two are the host and the compute stream
-  std::vector<model::Work> works;   // by WorkId
+  std::vector<LaneInfo> lanes;     // by Lane; the first two are the host and the compute stream
+  std::vector<model::Work> works;  // by WorkId
   std::vector<Call> calls;
   std::uint32_t events = 0;
   std::uint32_t buffers = 0;
-  std::int64_t steps = 0;           // EndStep calls
+  std::int64_t steps = 0;  // EndStep calls
 };
 
 // One JSON object a line: a header with the schema, the lanes, the works, then the calls.

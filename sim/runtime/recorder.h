@@ -1,8 +1,10 @@
-// A CUDA-like runtime that writes down what is asked of it: plans read like the training loop they model.
+// A CUDA-like runtime that writes down what is asked of it: plans read like the training loop they
+// model.
 //
-// Every call appends to a Program, in issue order. Nothing is timed here and nothing is computed; the memory calls round as
-// the real allocators do (plans.md B.2): 512 B on the GPU, the next power of two for pinned memory of PyTorch.
-// A Scope frees its buffer when it ends, as a local variable of the training loop would.
+// Every call appends to a Program, in issue order. Nothing is timed here and nothing is computed;
+// the memory calls round as the real allocators do (plans.md B.2): 512 B on the GPU, the next power
+// of two for pinned memory of PyTorch. A Scope frees its buffer when it ends, as a local variable
+// of the training loop would.
 #pragma once
 
 #include <map>
@@ -48,10 +50,11 @@ class Recorder {
   struct CpuOptions {
     Lane thread = kHost;
     std::int64_t calls = 1;
-    std::int32_t threads = 0;            // 0: all cores
+    std::int32_t threads = 0;  // 0: all cores
     std::optional<Buffer> into = {};
   };
-  void cpu(std::string_view kernel, std::int64_t elements, std::string_view what, CpuOptions options);
+  void cpu(std::string_view kernel, std::int64_t elements, std::string_view what,
+           CpuOptions options);
   void cpu(std::string_view kernel, std::int64_t elements, std::string_view what) {
     cpu(kernel, elements, what, CpuOptions{});
   }
@@ -62,7 +65,8 @@ class Recorder {
   void sync(Event event) { wait(kHost, event); }
   void sync(Lane stream) { wait(kHost, record(stream)); }
   void sync_device();
-  // The host reads a result of the compute stream (.item(), a Python test): it waits for all that was issued there.
+  // The host reads a result of the compute stream (.item(), a Python test): it waits for all that
+  // was issued there.
   void read_result() { sync(kCompute); }
 
   Buffer allocate(Space space, Bytes bytes, std::string_view tag, Lane issuer = kHost);
@@ -82,7 +86,7 @@ class Recorder {
   Rounding rounding_;
   Program program_;
   std::unordered_map<std::string, WorkId> works_;
-  std::vector<std::int64_t> sizes_;     // by Buffer; -1 once freed
+  std::vector<std::int64_t> sizes_;  // by Buffer; -1 once freed
 };
 
 }  // namespace offsim::runtime

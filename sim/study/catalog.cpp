@@ -76,7 +76,8 @@ std::vector<std::string> Catalog::list(const std::string& folder, std::string_vi
 }
 
 machine::Catalog Catalog::hardware() const {
-  const std::string prefix = folder_.empty() ? "hardware/" : (fs::path(folder_) / "hardware/").string();
+  const std::string prefix =
+      folder_.empty() ? "hardware/" : (fs::path(folder_) / "hardware/").string();
   return {[this](const std::string& path) { return read("hardware/" + path); },
           [this](const std::string& folder) { return list("hardware/" + folder, ".yaml"); },
           prefix};

@@ -1,7 +1,9 @@
-// The catalog: hardware, models, scenarios and measured steps, compiled into the program or read from a folder.
+// The catalog: hardware, models, scenarios and measured steps, compiled into the program or read
+// from a folder.
 //
-// The embedded one is the repository's hardware/, models/, scenarios/ and validation/ as they were at build time, so the
-// program runs from anywhere; a folder with the same layout replaces it (--catalog DIR).
+// The embedded one is the repository's hardware/, models/, scenarios/ and validation/ as they were
+// at build time, so the program runs from anywhere; a folder with the same layout replaces it
+// (--catalog DIR).
 #pragma once
 
 #include <optional>
@@ -36,7 +38,7 @@ class Catalog {
  private:
   machine::Catalog hardware() const;
 
-  std::string folder_;   // empty: embedded
+  std::string folder_;  // empty: embedded
 };
 
 }  // namespace offsim::study

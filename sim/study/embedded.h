@@ -7,7 +7,7 @@
 namespace offsim::study {
 
 struct EmbeddedFile {
-  std::string_view path;   // "hardware/systems/dgx-h100.yaml"
+  std::string_view path;  // "hardware/systems/dgx-h100.yaml"
   std::string_view text;
 };
 

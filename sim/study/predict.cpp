@@ -31,7 +31,7 @@ PoolReport report_pool(const Run& run, const engine::MemoryLedger& ledger, engin
   for (const engine::MemoryChange& change : run.lowered.graph.changes()) {
     held += change.pool == id ? change.delta_bytes : 0;
   }
-  report.resident = Bytes(held);   // the program ends with its last step
+  report.resident = Bytes(held);  // the program ends with its last step
   return report;
 }
 
@@ -64,8 +64,8 @@ std::vector<PoolReport> report_pools(const plans::Job& job, const Run& run) {
 // Critical path of the step: by cause, by label, by phase, by figure.
 void explain(const plans::Job& job, const Run& run, Prediction& p) {
   const runtime::Lowered& lowered = run.lowered;
-  const auto path = engine::critical_path(lowered.graph, run.timeline, run.step,
-                                          lowered.step_ends.back());
+  const auto path =
+      engine::critical_path(lowered.graph, run.timeline, run.step, lowered.step_ends.back());
   p.idle = engine::to_seconds(path.idle);
   std::unordered_map<std::string_view, Picoseconds> labels;
   std::vector<double> by_figure(job.machine.figures.size(), 0.0);
@@ -204,8 +204,8 @@ Prediction predict(const plans::Job& job, std::optional<UsdPerHour> price, Run* 
   measure_rates(job, p);
   p.pools = report_pools(job, run);
   p.cost = cost_of(job, price, p.step);
-  p.simulate = Seconds(
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+  p.simulate =
+      Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
   if (out != nullptr) {
     *out = std::move(run);
   }

@@ -1,10 +1,11 @@
 // A job's prediction: record its steps, lower, simulate, and read off the last step.
 //
 //   step_s           from the end of the step before to the end of the last one recorded
-//   phases, causes   the critical path of that step, which adds up to it exactly (engine/critical_path.h)
-//   memory           peaks over everything recorded, plus what is fixed (GPU context, process); feasible when they fit
-//   range            first order: each figure's share of the critical path times its spread, in quadrature
-//   tflops           model: 3 x forward, causal attention halved; hardware: as executed; six_nd: 6 N tokens; per GPU
+//   phases, causes   the critical path of that step, which adds up to it exactly
+//   (engine/critical_path.h) memory           peaks over everything recorded, plus what is fixed
+//   (GPU context, process); feasible when they fit range            first order: each figure's
+//   share of the critical path times its spread, in quadrature tflops           model: 3 x forward,
+//   causal attention halved; hardware: as executed; six_nd: 6 N tokens; per GPU
 // Units in names; times in seconds. Throws InputError for what the plan refuses.
 #pragma once
 
@@ -29,10 +30,10 @@ struct Tagged {
 };
 
 struct PoolReport {
-  std::string name;            // gpu, host, host_pinned, nvme, unified
-  Bytes peak;                  // allocated, as the framework counts it
-  Bytes resident;              // held when the last step ends
-  Bytes fixed;                 // context or process, beside the peak
+  std::string name;  // gpu, host, host_pinned, nvme, unified
+  Bytes peak;        // allocated, as the framework counts it
+  Bytes resident;    // held when the last step ends
+  Bytes fixed;       // context or process, beside the peak
   std::optional<Bytes> capacity;
   std::string phase;           // in which the peak is reached
   std::vector<Tagged> by_tag;  // at the peak, largest first
@@ -56,23 +57,24 @@ struct Prediction {
   Seconds step, step_low, step_high;
   double tokens_per_s = 0;
   double tflops_model = 0, tflops_hardware = 0, tflops_six_nd = 0;
-  std::map<std::string, Seconds> phases;                       // forward, backward, optimizer
-  std::array<Seconds, runtime::kCauses> critical_path{};       // by Cause
+  std::map<std::string, Seconds> phases;                  // forward, backward, optimizer
+  std::array<Seconds, runtime::kCauses> critical_path{};  // by Cause
   Seconds idle;
-  std::vector<std::pair<std::string, Seconds>> by_label;       // critical path by what it did, longest first
-  std::array<Seconds, runtime::kCauses> busy{};                // by Cause: time with at least one such activity
-  std::vector<std::pair<std::string, double>> utilization;     // by resource
+  std::vector<std::pair<std::string, Seconds>>
+      by_label;                                  // critical path by what it did, longest first
+  std::array<Seconds, runtime::kCauses> busy{};  // by Cause: time with at least one such activity
+  std::vector<std::pair<std::string, double>> utilization;  // by resource
   runtime::StepTotals totals;
   std::vector<PoolReport> pools;
   std::optional<Cost> cost;
-  std::array<double, 4> sources{};                             // by machine::Source: share of the critical path
-  std::vector<Support> supports;                               // largest share first
+  std::array<double, 4> sources{};  // by machine::Source: share of the critical path
+  std::vector<Support> supports;    // largest share first
   std::vector<std::string> warnings;
   std::size_t activities = 0;
-  Seconds simulate;                                            // wall clock of the whole prediction
+  Seconds simulate;  // wall clock of the whole prediction
 
   bool feasible() const;
-  const PoolReport* pool(std::string_view name) const;         // nullptr when the machine has none of it
+  const PoolReport* pool(std::string_view name) const;  // nullptr when the machine has none of it
 };
 
 // Everything a trace or a test may want beside the summary.
@@ -80,7 +82,7 @@ struct Run {
   runtime::Program program;
   runtime::Lowered lowered;
   engine::Timeline timeline;
-  engine::Window step;         // of the reported step
+  engine::Window step;  // of the reported step
 };
 
 // `price` overrides the machine's. `run`, when given, receives the parts.

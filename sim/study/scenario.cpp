@@ -15,7 +15,8 @@ namespace {
 
 constexpr std::int64_t kMostBatch = 1'000'000;
 constexpr std::int64_t kMostSequence = 100'000'000;
-constexpr std::int64_t kMostTokens = 1'000'000'000'000;   // a step: keeps every byte count far from overflow
+constexpr std::int64_t kMostTokens =
+    1'000'000'000'000;  // a step: keeps every byte count far from overflow
 constexpr std::int64_t kMostAccumulation = 4096;
 constexpr std::size_t kMostCases = 10'000;
 
@@ -241,7 +242,12 @@ Case make_case(const Scenario& s, const GivenPlan& plan, const GivenWorkload& wo
                const model::Shape& shape, const machine::Machine& machine) {
   const plans::Plan& found = plans::find_plan(plan.name.text, plan.name.place);
   Case c{plans::Job{shape, {}, machine, &found, plans::Options(found.options, found.name)},
-         {}, {}, plan_title(plan), false, std::nullopt, {}};
+         {},
+         {},
+         plan_title(plan),
+         false,
+         std::nullopt,
+         {}};
   for (const auto& [name, value] : plan.options) {
     c.job.options.set(name.text, value.text, value.place);
   }
@@ -254,9 +260,9 @@ Case make_case(const Scenario& s, const GivenPlan& plan, const GivenWorkload& wo
   }
   c.largest = is_largest(merged);
   if (c.largest) {
-    const std::int64_t most =
-        merged.micro_batch_limit ? whole(*merged.micro_batch_limit, "micro_batch_limit", 1, 65536)
-                                 : 1024;
+    const std::int64_t most = merged.micro_batch_limit
+                                  ? whole(*merged.micro_batch_limit, "micro_batch_limit", 1, 65536)
+                                  : 1024;
     c.job.workload.micro_batch = std::max<std::int64_t>(1, largest_micro_batch(c.job, most));
   } else if (merged.micro_batch_limit) {
     throw InputError(merged.micro_batch_limit->place, "micro_batch_limit has no effect",
@@ -335,7 +341,7 @@ Scenario load_scenario(const Catalog& catalog, const std::string& name_or_path) 
   if (is_file) {
     std::error_code ignored;
     if (!std::filesystem::exists(name_or_path, ignored)) {
-      if (const auto text = catalog.read(name_or_path)) {   // scenarios/gh200.yaml from anywhere
+      if (const auto text = catalog.read(name_or_path)) {  // scenarios/gh200.yaml from anywhere
         return read_scenario(parse_document(*text, name_or_path, Syntax::kYaml), stem);
       }
     }
@@ -343,12 +349,12 @@ Scenario load_scenario(const Catalog& catalog, const std::string& name_or_path) 
   }
   const auto text = catalog.read("scenarios/" + name_or_path + ".yaml");
   if (!text) {
-    throw InputError({"command line", 0, 0}, fmt::format("there is no scenario '{}'", name_or_path),
-                     suggest(name_or_path, catalog.list("scenarios", ".yaml")) +
-                         ", or the path of a YAML file");
+    throw InputError(
+        {"command line", 0, 0}, fmt::format("there is no scenario '{}'", name_or_path),
+        suggest(name_or_path, catalog.list("scenarios", ".yaml")) + ", or the path of a YAML file");
   }
-  return read_scenario(
-      parse_document(*text, "scenarios/" + name_or_path + ".yaml", Syntax::kYaml), stem);
+  return read_scenario(parse_document(*text, "scenarios/" + name_or_path + ".yaml", Syntax::kYaml),
+                       stem);
 }
 
 std::vector<Case> cases(const Catalog& catalog, const Scenario& s) {

@@ -1,17 +1,20 @@
 // What is asked for: from the command line or from a scenario file, to jobs.
 //
-// A scenario names models, machines and plans, the work, and perhaps a sweep; every combination is a case. In a file:
+// A scenario names models, machines and plans, the work, and perhaps a sweep; every combination is
+// a case. In a file:
 //
 //   title: which plan for 14B on one GH200?
 //   model: qwen2.5-14b                       # or a list
 //   hardware: gh200-480gb                    # or a list
-//   plans: {megatrain: {checkpoint_interval: 4}, zero2-offload: {}}      # options as in the real system
-//   plans: [{plan: megatrain, variant: paper, workload: {micro_batch: 8}}]   # or a list: a plan twice, its own work
-//   workload: {micro_batch: 64, sequence: 1024}      # micro_batch: largest takes what fits, up to micro_batch_limit
-//   sweep: {micro_batch: [8, 16, 32]}                # any workload key with numbers
-//   published: [{model: qwen2.5-14b, plan: megatrain, tflops: 264, from: "https://..."}]
+//   plans: {megatrain: {checkpoint_interval: 4}, zero2-offload: {}}      # options as in the real
+//   system plans: [{plan: megatrain, variant: paper, workload: {micro_batch: 8}}]   # or a list: a
+//   plan twice, its own work workload: {micro_batch: 64, sequence: 1024}      # micro_batch:
+//   largest takes what fits, up to micro_batch_limit sweep: {micro_batch: [8, 16, 32]} # any
+//   workload key with numbers published: [{model: qwen2.5-14b, plan: megatrain, tflops: 264, from:
+//   "https://..."}]
 //
-// Every effective value is noted with its origin. Throws InputError for anything unknown, repeated or out of range.
+// Every effective value is noted with its origin. Throws InputError for anything unknown, repeated
+// or out of range.
 #pragma once
 
 #include <optional>
@@ -32,17 +35,19 @@ struct Given {
 
 // The work as given; what is absent keeps its default.
 struct GivenWorkload {
-  std::optional<Given> micro_batch, micro_batch_limit, sequence, accumulation, checkpointing, precision, phase_sync;
+  std::optional<Given> micro_batch, micro_batch_limit, sequence, accumulation, checkpointing,
+      precision, phase_sync;
 };
 
 struct GivenPlan {
   Given name;
-  std::vector<std::pair<Given, Given>> options;   // name, value
+  std::vector<std::pair<Given, Given>> options;  // name, value
   GivenWorkload workload;
 };
 
 struct Published {
-  std::string model, plan, variant;   // variant: empty, or the value of the plan's option of that name
+  std::string model, plan,
+      variant;  // variant: empty, or the value of the plan's option of that name
   double tflops = 0;
   std::string from;
 };
@@ -52,7 +57,7 @@ struct Scenario {
   std::vector<Given> models, machines;
   std::vector<GivenPlan> plans;
   GivenWorkload workload;
-  std::vector<std::pair<Given, std::vector<Given>>> sweep;   // workload key, values
+  std::vector<std::pair<Given, std::vector<Given>>> sweep;  // workload key, values
   std::vector<Published> published;
 };
 
@@ -63,17 +68,19 @@ Scenario load_scenario(const Catalog& catalog, const std::string& name_or_path);
 // One combination, ready to predict.
 struct Case {
   plans::Job job;
-  std::string model, hardware;   // as named
-  std::string plan;              // with the options that were given: "megatrain variant=paper"
-  bool largest = false;          // micro_batch was "largest": job holds the largest that fits, or 1
+  std::string model, hardware;  // as named
+  std::string plan;             // with the options that were given: "megatrain variant=paper"
+  bool largest = false;         // micro_batch was "largest": job holds the largest that fits, or 1
   std::optional<Published> published;
   Origins origins;
 };
 
-// All combinations, models first, then machines, sweep values, plans. Machines and models are loaded once each.
+// All combinations, models first, then machines, sweep values, plans. Machines and models are
+// loaded once each.
 std::vector<Case> cases(const Catalog& catalog, const Scenario& scenario);
 
-// {plan: NAME, option: value, ..., workload: {...}} and {micro_batch: ..., ...}, for other files with the same keys.
+// {plan: NAME, option: value, ..., workload: {...}} and {micro_batch: ..., ...}, for other files
+// with the same keys.
 GivenPlan read_given_plan(const Node& node);
 GivenWorkload read_given_workload(View map);
 

@@ -65,7 +65,8 @@ void compare(LedgerRow& row, const Prediction& p, View& map) {
   if (auto parts = map.find_map("parts")) {
     for (const std::string& name : parts->keys()) {
       const Seconds measured = parts->time(name);
-      row.parts.push_back({name, {measured, predicted_part(p, name, parts->place_of(name))},
+      row.parts.push_back({name,
+                           {measured, predicted_part(p, name, parts->place_of(name))},
                            measured.value >= kJudgedShare * row.step.measured.value});
     }
     parts->finish();
@@ -228,8 +229,10 @@ std::string ledger_text(const Ledger& ledger, bool colour) {
          summary(ledger, LedgerWhat::kParts, "parts") +
          summary(ledger, LedgerWhat::kGpu, "GPU memory") +
          summary(ledger, LedgerWhat::kHost, "host memory");
-  out += "* under 2 % of the step: listed, not judged.   (c) a figure of the machine file was taken from\n"
-         "this row: not in the means.   \"step\" among the parts is the optimizer's.\n";
+  out +=
+      "* under 2 % of the step: listed, not judged.   (c) a figure of the machine file was taken "
+      "from\n"
+      "this row: not in the means.   \"step\" among the parts is the optimizer's.\n";
   return out;
 }
 
