@@ -16,14 +16,12 @@ bool is_measured(View& map, std::string_view key) {
   return node != nullptr && (node->find("rows") != nullptr || node->find("points") != nullptr);
 }
 
-// Rows of measured kernels, long enough to be more than a launch.
+// Rows of measured kernels: their sizes, then the time.
 FigureReader::Table kernel_rows(View& map, std::string_view key, std::size_t sizes,
                                 FigureReader& figures) {
   std::vector<Parse> columns(sizes, parse_count);
   columns.push_back(as_time);
-  FigureReader::Table table = figures.table(map, key, columns);
-  std::erase_if(table.rows, [](const auto& row) { return row.back() < kShortestRecord; });
-  return table;
+  return figures.table(map, key, columns);
 }
 
 Sample sample(const Estimate& estimate, double seconds) {
@@ -33,9 +31,8 @@ Sample sample(const Estimate& estimate, double seconds) {
 Efficiency fitted(const std::vector<Sample>& samples, FigureId figure, const View& map,
                   std::string_view key) {
   if (samples.empty() || samples.size() < samples.front().features.size()) {
-    throw InputError(map.place_of(key),
-                     fmt::format("{}.{} has too few rows of 60 us or more", map.path(), key),
-                     "expected at least four, or an efficiency: {value: 70 %, ...}");
+    throw InputError(map.place_of(key), fmt::format("{}.{} has too few rows", map.path(), key),
+                     "expected at least three, or an efficiency: {value: 70 %, ...}");
   }
   return {fit_correction(samples), figure};
 }
@@ -97,11 +94,21 @@ void read_rates(View& map, FigureReader& figures, Accelerator& a) {
   read_peaks(map.map("peak"), figures, a);
 }
 
-void read_kernels(View& map, FigureReader& figures, Accelerator& a) {
-  a.gemm = read_product(map, figures, a);
-  a.attention_forward = read_attention(map, figures, a, false);
-  a.attention_backward = read_attention(map, figures, a, true);
-  a.elementwise = read_elementwise(map, figures, a);
+// Where `like` has filled a model already, the map may still have its own.
+void read_kernels(View& map, FigureReader& figures, Accelerator& a, bool filled) {
+  const auto own = [&](std::string_view key) { return !filled || map.get(key) != nullptr; };
+  if (own("gemm")) {
+    a.gemm = read_product(map, figures, a);
+  }
+  if (own("attention_forward")) {
+    a.attention_forward = read_attention(map, figures, a, false);
+  }
+  if (own("attention_backward")) {
+    a.attention_backward = read_attention(map, figures, a, true);
+  }
+  if (own("elementwise")) {
+    a.elementwise = read_elementwise(map, figures, a);
+  }
 }
 
 // The measured shares of another machine's peaks, as one figure of this one.
@@ -115,7 +122,7 @@ void read_like(View like, FigureReader& figures, const FindLike& find_like, Acce
   View other(node, "accelerator");
   Accelerator b;
   read_rates(other, other_figures, b);
-  read_kernels(other, other_figures, b);
+  read_kernels(other, other_figures, b, false);
   a.gemm = {b.gemm.correction, figure};
   a.attention_forward = {b.attention_forward.correction, figure};
   a.attention_backward = {b.attention_backward.correction, figure};
@@ -138,11 +145,11 @@ Accelerator read_accelerator(View map, FigureReader& figures, const FindLike& fi
   a.sustained = figures.number(map, "sustained");
   a.kernel_floor = figures.time(map, "kernel_floor");
   read_rates(map, figures, a);
-  if (std::optional<View> like = map.find_map("like")) {
+  std::optional<View> like = map.find_map("like");
+  if (like) {
     read_like(*like, figures, find_like, a);
-  } else {
-    read_kernels(map, figures, a);
   }
+  read_kernels(map, figures, a, like.has_value());
   for (auto [key, rate] : {std::pair{"adam_f32", &a.adam_f32}, {"adam_bf16", &a.adam_bf16}}) {
     if (map.get(key) != nullptr) {
       *rate = figures.elements(map, key);

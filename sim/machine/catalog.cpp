@@ -15,7 +15,7 @@ namespace {
 // source would be a lie.
 Node merged(Node base, const Node& over) {
   const bool maps = base.kind == Node::Kind::kMap && over.kind == Node::Kind::kMap;
-  if (!maps || over.find("source") != nullptr) {
+  if (!maps || base.find("source") != nullptr || over.find("source") != nullptr) {
     return over;
   }
   for (std::size_t i = 0; i < over.keys.size(); ++i) {

@@ -37,7 +37,4 @@ Estimate attention_estimate(const Scores& scores, double peak_flops_per_s);
 Correction unmeasured_product(double efficiency);
 Correction unmeasured_attention(double efficiency, bool backward);
 
-// Times from records below this hold the gap between two launches, not the kernel.
-inline constexpr double kShortestRecord = 60e-6;
-
 }  // namespace offsim::machine

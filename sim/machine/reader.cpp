@@ -126,7 +126,7 @@ FigureReader::Table FigureReader::table(View& in, std::string_view key,
   const std::string what = map.path() + ".rows";
   Table out;
   double largest = 0;
-  Place place{block.place.file, block.place.line, 0};  // of the '|'; the rows follow it
+  Place place{block.place.file, block.place.line, 1};  // of the '|'; the rows follow it
   for (const std::string_view line : split(to_text(block, what), '\n')) {
     ++place.line;
     const std::vector<std::string_view> cells = split(line, ',');
