@@ -103,13 +103,15 @@ struct Framework {
   Known<Seconds> launch;          // host seconds of one bare eager kernel
   Known<Seconds> launch_forward;  // of one kernel inside a Transformers layer, forward
   Known<Seconds> launch_backward;
-  Known<Seconds> copy_call;   // host seconds of one asynchronous copy
+  Known<Seconds> copy_call;         // host seconds of one asynchronous copy
   Known<Seconds> optimizer_tensor;  // host seconds a tensor in optimizer.step(), before its kernels
-  Known<Seconds> checkpoint_call;   // host seconds that checkpointing a layer adds, forward and again backward
-  int launch_queue = 0;       // kernels that the host can run ahead
-  Known<Bytes> gpu_rounding;  // of the GPU allocator
+  Known<Seconds>
+      checkpoint_call;   // host seconds that checkpointing a layer adds, forward and again backward
+  int launch_queue = 0;  // kernels that the host can run ahead
+  Known<Bytes> gpu_rounding;   // of the GPU allocator
   Known<Bytes> gpu_workspace;  // of the matrix library, allocated with the first product
-  Known<ElementsPerSecond> indexed;  // per multiprocessor: kernels that compute an address per element
+  Known<ElementsPerSecond>
+      indexed;  // per multiprocessor: kernels that compute an address per element
   bool pinned_power_of_two = false;
   Known<Bytes> map_threshold;     // the C library maps larger blocks afresh: new pages each time
   Known<Bytes> process_resident;  // host memory of an idle process
