@@ -1,8 +1,10 @@
 // What a script reads: a prediction in the schema offsim.prediction/1.
 //
-// Keys may be added, never renamed; units are in the names. Times and rates of a step that does not
-// fit are null: such a step cannot run. Numbers are finite. Sorted keys, two spaces of indent, a
-// newline at the end.
+// The keys of the schema; keys may be added, never renamed. Units are in the names, shares
+// and fractions are of 1, `cost` is null without a price and a capacity is null where there is no
+// limit; every number is finite. The times of a prediction that does not fit are those of a machine
+// with enough memory: look at `feasible` first. `reserved_bytes` is the peak again: the ledger
+// already counts what the allocator rounds up. Indented by two spaces, a newline at the end.
 #pragma once
 
 #include <string>

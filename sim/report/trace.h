@@ -1,12 +1,12 @@
 // The reported step as a Chrome trace, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 //
-// One process; a track for the host thread, each worker and each stream. Copies run on the streams
-// of their program, so they have their own tracks where the program uses streams of their own. A
-// complete event ("X") for every activity of some length, clipped to the step: name = label,
-// category = cause, arguments: phase, bytes of a copy, the figure it mostly rests on. Counters
-// ("C") show what each memory pool holds (GiB) and what copies move in each direction (GB/s, a
-// copy's bytes spread evenly over its length). Times are microseconds from the start of the step.
-// Left out: joins, the step before, which activity waited for which.
+// One process with a track for the host thread, each worker and each stream; a copy is on the
+// stream it was issued to. A complete event ("X") for everything that takes time, clipped to the
+// step: name = label, category = cause, arguments = phase, bytes or elements, and the figure that
+// most of its time rests on. Counters ("C"): bytes held by each memory pool, and GB/s copied in
+// each direction. Times are microseconds from the start of the step, exact to the picosecond. Size:
+// about 200 bytes an activity of the step, and kMostCounterPoints a counter.
+// Left out: joins, the steps before, which activity waited for which.
 #pragma once
 
 #include <iosfwd>

@@ -1,0 +1,213 @@
+#include "sim/report/json.h"
+
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "sim/base/error.h"
+#include "sim/model/tensors.h"
+
+namespace offsim::report {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+using study::PoolReport;
+using study::Prediction;
+
+std::int64_t whole(double bytes) { return std::llround(bytes); }
+
+// A value in the type that its option declares; "by version" stays text.
+Json option_json(const plans::Options& options, const plans::OptionSpec& spec) {
+  const std::string& text = options.text(spec.name);
+  switch (spec.kind) {
+    case plans::OptionSpec::Kind::kFlag:
+      return text == "true" || text == "false" ? Json(text == "true") : Json(text);
+    case plans::OptionSpec::Kind::kCount:
+      return options.count(spec.name);
+    case plans::OptionSpec::Kind::kNumber:
+      return options.number(spec.name);
+    default:
+      return text;
+  }
+}
+
+Json scenario_json(const plans::Job& job) {
+  const plans::Workload& work = job.workload;
+  Json options = Json::object();
+  for (const plans::OptionSpec& spec : job.plan->options) {
+    options[std::string(spec.name)] = option_json(job.options, spec);
+  }
+  return {{"model", job.shape.name},
+          {"parameters", model::parameters(job.shape)},
+          {"hardware", job.machine.name},
+          {"plan", job.plan->name},
+          {"micro_batch", work.micro_batch},
+          {"sequence", work.sequence},
+          {"accumulation", work.accumulation},
+          {"checkpointing", to_string(work.checkpointing)},
+          {"precision", to_string(work.precision)},
+          {"phase_sync", work.phase_sync},
+          {"options", options}};
+}
+
+Json misfits_json(const Prediction& p) {
+  Json list = Json::array();
+  for (const PoolReport& pool : p.pools) {
+    if (pool.fits()) {
+      continue;
+    }
+    Json largest = Json::array();
+    for (const study::Tagged& tag : pool.by_tag) {
+      largest.push_back({{"tag", tag.tag}, {"bytes", tag.bytes.value}});
+    }
+    list.push_back({{"pool", pool.name},
+                    {"phase", pool.phase},
+                    {"needed_bytes", pool.needed().value},
+                    {"capacity_bytes", pool.capacity->value},
+                    {"largest", largest}});
+  }
+  return list;
+}
+
+Json causes_json(const std::array<Seconds, runtime::kCauses>& times) {
+  Json causes = Json::object();
+  for (std::size_t i = 0; i < times.size(); ++i) {
+    causes[std::string(cause_key(runtime::Cause(i)))] = times[i].value;
+  }
+  return causes;
+}
+
+Json phases_json(const Prediction& p) {
+  Json phases{{"forward", 0.0}, {"backward", 0.0}, {"optimizer", 0.0}};
+  for (const auto& [phase, time] : p.phases) {
+    phases[phase] = time.value;
+  }
+  return phases;
+}
+
+Json memory_json(const Prediction& p) {
+  Json pools = Json::object();
+  for (const PoolReport& pool : p.pools) {
+    Json tags = Json::object();
+    for (const study::Tagged& tag : pool.by_tag) {
+      tags[tag.tag] = tag.bytes.value;
+    }
+    // The ledger counts what the allocator reserves, so both are the same number.
+    pools[pool.name] = {{"peak_bytes", pool.peak.value},
+                        {"reserved_bytes", pool.peak.value},
+                        {"fixed_bytes", pool.fixed.value},
+                        {"capacity_bytes", pool.capacity ? Json(pool.capacity->value) : Json()},
+                        {"resident_bytes", pool.resident.value},
+                        {"phase", pool.phase},
+                        {"by_tag", tags}};
+  }
+  return pools;
+}
+
+Json sources_json(const Prediction& p) {
+  Json sources = Json::object();
+  for (std::size_t i = 0; i < p.sources.size(); ++i) {
+    sources[std::string(source_name(machine::Source(i)))] = p.sources[i];
+  }
+  return sources;
+}
+
+Json supports_json(const plans::Job& job, const Prediction& p) {
+  Json list = Json::array();
+  for (const study::Support& support : p.supports) {
+    const machine::Figure& figure = job.machine.figure(support.figure);
+    list.push_back({{"figure", figure.name},
+                    {"share", support.share},
+                    {"value", figure.value},
+                    {"source", source_name(figure.source)},
+                    {"spread", figure.spread},
+                    {"from", figure.from},
+                    {"place", figure.place.text()}});
+  }
+  return list;
+}
+
+template <class Pairs, class Value>
+Json pairs_json(const Pairs& pairs, Value value) {
+  Json object = Json::object();
+  for (const auto& [name, item] : pairs) {
+    object[name] = value(item);
+  }
+  return object;
+}
+
+Json describe(const plans::Job& job, const Prediction& p) {
+  const runtime::StepTotals& totals = p.totals;
+  Json causes = causes_json(p.critical_path);
+  causes["idle"] = p.idle.value;
+  Json cost;
+  if (p.cost) {
+    cost = {{"usd_per_hour", p.cost->usd_per_hour.value},
+            {"usd_per_step", p.cost->usd_per_step.value},
+            {"usd_per_million_tokens", p.cost->usd_per_million_tokens.value}};
+  }
+  return {
+      {"schema", "offsim.prediction/1"},
+      {"scenario", scenario_json(job)},
+      {"feasible", p.feasible()},
+      {"infeasible", misfits_json(p)},
+      {"step_s", p.step.value},
+      {"step_s_range", {p.step_low.value, p.step_high.value}},
+      {"tokens_per_step", job.workload.tokens_per_step()},
+      {"tokens_per_s", p.tokens_per_s},
+      {"tflops",
+       {{"model", p.tflops_model}, {"hardware", p.tflops_hardware}, {"six_nd", p.tflops_six_nd}}},
+      {"phases_s", phases_json(p)},
+      {"critical_path_s", causes},
+      {"by_label_s", pairs_json(p.by_label, [](Seconds time) { return time.value; })},
+      {"busy_s", causes_json(p.busy)},
+      {"utilization", pairs_json(p.utilization, [](double fraction) { return fraction; })},
+      {"bytes",
+       {{"h2d", whole(totals.h2d_bytes)},
+        {"d2h", whole(totals.d2h_bytes)},
+        {"nvme_read", whole(totals.nvme_read_bytes)},
+        {"nvme_write", whole(totals.nvme_write_bytes)},
+        {"dram", whole(totals.dram_bytes)}}},
+      {"memory", memory_json(p)},
+      {"cost", cost},
+      {"sources", sources_json(p)},
+      {"supports", supports_json(job, p)},
+      {"warnings", p.warnings},
+      {"activities", p.activities},
+      {"simulate_s", p.simulate.value}};
+}
+
+std::string text(const Json& json) {
+  // A file's name may be any bytes.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string prediction_json(const plans::Job& job, const study::Prediction& prediction) {
+  return text(describe(job, prediction));
+}
+
+std::string comparison_json(const std::vector<ComparisonRow>& rows) {
+  Json predictions = Json::array();
+  for (const ComparisonRow& row : rows) {
+    SIM_ASSERT(row.job != nullptr, "a row of JSON says what it is a prediction of");
+    if (!row.refused.empty()) {
+      predictions.push_back({{"schema", "offsim.prediction/1"},
+                             {"scenario", scenario_json(*row.job)},
+                             {"feasible", false},
+                             {"infeasible", Json::array()},
+                             {"refused", row.refused}});
+      continue;
+    }
+    Json prediction = describe(*row.job, row.prediction);
+    if (row.published_tflops) {
+      prediction["published"] = {{"tflops", *row.published_tflops}, {"from", row.published_from}};
+    }
+    predictions.push_back(std::move(prediction));
+  }
+  return text({{"schema", "offsim.comparison/1"}, {"predictions", predictions}});
+}
+
+}  // namespace offsim::report

@@ -1,0 +1,180 @@
+#include "sim/report/layout.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "sim/base/error.h"
+#include "sim/base/quantity.h"
+
+namespace offsim::report {
+
+namespace {
+
+constexpr char kTie = '\x1f';             // a blank that stays: no text has it
+constexpr std::size_t kLabelColumn = 12;  // where the text of a labelled paragraph begins
+
+bool continues(char c) { return (static_cast<unsigned char>(c) & 0xc0U) == 0x80; }
+
+// Bytes of the first `width` characters.
+std::size_t bytes_of(std::string_view text, std::size_t width) {
+  std::size_t at = 0;
+  for (std::size_t seen = 0; at < text.size(); ++at) {
+    if (!continues(text[at]) && seen++ == width) {
+      break;
+    }
+  }
+  return at;
+}
+
+int decimals_of(double value) {
+  const double size = std::abs(value);
+  return size < 0.9995 ? 3 : size < 9.995 ? 2 : size < 99.95 ? 1 : 0;
+}
+
+}  // namespace
+
+std::size_t visible_width(std::string_view text) {
+  return text.size() - static_cast<std::size_t>(std::ranges::count_if(text, continues));
+}
+
+std::string three_digits(double value) {
+  const int decimals = value == 0 ? 0 : decimals_of(value);
+  return decimals == 0 ? with_commas(value) : fmt::format("{:.{}f}", value, decimals);
+}
+
+std::string gib_text(Bytes bytes) {
+  const double tenths = std::round(gib(bytes) * 10);
+  const double whole = std::floor(tenths / 10);
+  return fmt::format("{}.{:.0f} GiB", with_commas(whole), tenths - 10 * whole);
+}
+
+std::string parameters_text(double count) {
+  return count >= 999.5e6 ? fmt::format("{:.2f} B", count / 1e9)
+                          : fmt::format("{:.0f} M", count / 1e6);
+}
+
+std::vector<std::int64_t> apportion(const std::vector<double>& parts, std::int64_t total) {
+  const double sum = std::accumulate(parts.begin(), parts.end(), 0.0);
+  std::vector<std::int64_t> whole(parts.size(), 0);
+  if (!(sum > 0)) {
+    return whole;
+  }
+  std::vector<std::pair<double, std::size_t>> remainders;
+  std::int64_t given = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const double exact = parts[i] / sum * static_cast<double>(total);
+    whole[i] = static_cast<std::int64_t>(exact);
+    given += whole[i];
+    remainders.emplace_back(static_cast<double>(whole[i]) - exact, i);
+  }
+  std::ranges::sort(remainders);  // of equals the first part
+  for (std::size_t i = 0; given < total; ++i, ++given) {
+    ++whole[remainders[i % remainders.size()].second];
+  }
+  return whole;
+}
+
+std::vector<std::string> times_text(const std::vector<Seconds>& times, Seconds whole) {
+  const std::string shown = show(whole);  // its unit is the last word
+  const std::string unit = shown.substr(shown.find(' ') + 1);
+  const double scale = unit == "s" ? 1 : unit == "ms" ? 1e3 : unit == "us" ? 1e6 : 1e9;
+  const int decimals = decimals_of(whole.value * scale);
+  const double grain = std::pow(10, decimals);
+  std::vector<double> parts;
+  double sum = 0;
+  for (const Seconds time : times) {
+    parts.push_back(time.value);
+    sum += time.value;
+  }
+  std::vector<std::string> texts;
+  for (const std::int64_t units : apportion(parts, std::llround(sum * scale * grain))) {
+    texts.push_back(fmt::format("{:.{}f} {}", static_cast<double>(units) / grain, decimals, unit));
+  }
+  return texts;
+}
+
+std::string tie(std::string_view phrase) {
+  std::string word(phrase);
+  std::ranges::replace(word, ' ', kTie);
+  return word;
+}
+
+std::vector<std::string> wrap(std::string_view text, std::size_t width) {
+  SIM_ASSERT(width > 0, "a line has room for a character");
+  std::vector<std::string> lines{""};
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    std::string_view word = text.substr(at, end - at);
+    at = end + 1;
+    while (!word.empty()) {
+      std::string& line = lines.back();
+      const std::size_t blank = line.empty() ? 0 : 1;
+      if (visible_width(line) + blank + visible_width(word) <= width) {
+        line.append(blank, ' ').append(word);
+        break;
+      }
+      if (!line.empty()) {
+        lines.emplace_back();
+        continue;
+      }
+      const std::size_t piece = bytes_of(word, width);
+      line = word.substr(0, piece);
+      word.remove_prefix(piece);
+      if (!word.empty()) {
+        lines.emplace_back();
+      }
+    }
+  }
+  for (std::string& line : lines) {
+    std::ranges::replace(line, kTie, ' ');
+  }
+  return lines;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = text.find('\n', at);
+    lines.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return lines;
+}
+
+std::string paragraph(std::string_view first, std::string_view text, const TextStyle& style) {
+  constexpr std::size_t kLeast = 20;
+  const std::size_t indent = visible_width(first);
+  const auto width = static_cast<std::size_t>(std::max(style.width, 0));
+  std::string out(first);
+  for (const std::string& line : wrap(text, std::max(width, indent + kLeast) - indent)) {
+    out.append(out.size() == first.size() ? 0 : indent, ' ').append(line).append("\n");
+  }
+  return out;
+}
+
+std::string labelled(std::string_view label, std::string_view text, const TextStyle& style) {
+  return paragraph(fmt::format("  {:<{}}", label, kLabelColumn - 2), text, style);
+}
+
+std::string paint(std::string_view text, Ink ink, const TextStyle& style) {
+  static constexpr std::array<std::string_view, 3> kCodes{"1", "1;31", "33"};
+  if (!style.colour) {
+    return std::string(text);
+  }
+  return fmt::format("\x1b[{}m{}\x1b[0m", kCodes[static_cast<std::size_t>(ink)], text);
+}
+
+std::string join(const std::vector<std::string>& parts, std::string_view between) {
+  return fmt::format("{}", fmt::join(parts, between));
+}
+
+std::string_view pool_title(std::string_view pool) {
+  return pool == "gpu" ? "GPU" : pool == "host_pinned" ? "pinned" : pool == "nvme" ? "NVMe" : pool;
+}
+
+}  // namespace offsim::report

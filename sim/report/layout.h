@@ -1,0 +1,53 @@
+// Numbers and lines for a terminal: digits, parts that add up, wrapped text, colour. Not public.
+//
+// Widths are counted in characters of UTF-8, as in base/table.h.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/base/units.h"
+#include "sim/report/text.h"
+
+namespace offsim::report {
+
+std::size_t visible_width(std::string_view text);
+
+// Three significant digits with commas: "0.850", "21.4", "3,062".
+std::string three_digits(double value);
+std::string gib_text(Bytes bytes);          // "41.2 GiB", "1,024.0 GiB": one unit, to compare
+std::string parameters_text(double count);  // "14.77 B", "124 M"
+
+// Whole numbers in the proportion of `parts` that add up to `total`: each rounded down, the largest
+// remainders up. Requires: parts are not negative.
+std::vector<std::int64_t> apportion(const std::vector<double>& parts, std::int64_t total);
+
+// Times to be read beside each other and beside `whole`: in its unit, with as many decimals as give
+// it three digits. Their digits add up to those of `whole` when the times do.
+std::vector<std::string> times_text(const std::vector<Seconds>& times, Seconds whole);
+
+// Makes one word of a phrase that lines should not break in: wrap() gives its blanks back.
+std::string tie(std::string_view phrase);
+
+// Breaks at blanks into lines of at most `width`; a longer word is cut into pieces.
+std::vector<std::string> wrap(std::string_view text, std::size_t width);
+
+std::vector<std::string> lines_of(const std::string& text);  // each ends in '\n'
+
+// Lines with `first` before the first and as many blanks before the others.
+std::string paragraph(std::string_view first, std::string_view text, const TextStyle& style);
+// A paragraph that begins with a label in a column of its own: "  step      21.4 s ...".
+std::string labelled(std::string_view label, std::string_view text, const TextStyle& style);
+
+enum class Ink : std::uint8_t { kBold, kRed, kYellow };
+// `text` as it is without colour.
+std::string paint(std::string_view text, Ink ink, const TextStyle& style);
+
+std::string join(const std::vector<std::string>& parts, std::string_view between);
+
+// For people: "GPU", "host", "pinned", "NVMe", "unified".
+std::string_view pool_title(std::string_view pool);
+
+}  // namespace offsim::report

@@ -1,0 +1,326 @@
+#include "sim/report/text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "sim/base/quantity.h"
+#include "sim/base/table.h"
+#include "sim/model/tensors.h"
+#include "sim/report/layout.h"
+
+namespace offsim::report {
+
+namespace {
+
+using runtime::Cause;
+using study::PoolReport;
+using study::Prediction;
+using Align = Table::Align;
+
+constexpr std::size_t kMostTags = 4;
+constexpr std::size_t kMostLabels = 4;
+constexpr std::size_t kMostFigures = 3;
+
+std::string head_text(const plans::Job& job, const TextStyle& style) {
+  const std::string model =
+      fmt::format("{}, {} parameters, {}", job.shape.name,
+                  parameters_text(static_cast<double>(model::parameters(job.shape))),
+                  plans::to_string(job.workload.precision));
+  const auto width = static_cast<std::size_t>(style.width);
+  const std::size_t used = visible_width(model) + visible_width(job.machine.title);
+  if (used + 3 <= width) {
+    return paint(model, Ink::kBold, style) + std::string(width - used, ' ') + job.machine.title +
+           "\n";
+  }
+  std::string out;
+  for (const std::string& line : wrap(model, width)) {
+    out += paint(line, Ink::kBold, style) + "\n";
+  }
+  for (const std::string& line : wrap(job.machine.title, width)) {
+    out += line + "\n";
+  }
+  return out;
+}
+
+std::vector<double> values(const std::vector<Seconds>& times) {
+  std::vector<double> out;
+  for (const Seconds time : times) {
+    out.push_back(time.value);
+  }
+  return out;
+}
+
+std::string job_text(const plans::Job& job, const TextStyle& style) {
+  std::string plan(job.plan->name);
+  for (const plans::OptionSpec& spec : job.plan->options) {
+    if (job.options.given(spec.name)) {
+      plan += fmt::format(" {}={}", spec.name, job.options.text(spec.name));
+    }
+  }
+  const plans::Workload& work = job.workload;
+  std::vector<std::string> batch{fmt::format("{} x {} tokens",
+                                             with_commas(static_cast<double>(work.micro_batch)),
+                                             with_commas(static_cast<double>(work.sequence)))};
+  if (work.accumulation > 1) {
+    batch.push_back(
+        fmt::format("{} times a step", with_commas(static_cast<double>(work.accumulation))));
+  }
+  if (work.checkpointing != plans::Checkpointing::kNone) {
+    batch.push_back(fmt::format("checkpointing {}", plans::to_string(work.checkpointing)));
+  }
+  if (work.phase_sync) {
+    batch.emplace_back("phases synchronised");
+  }
+  return paragraph("", job.plan->sentence, style) + "\n" + labelled("plan", plan, style) +
+         labelled("batch", join(batch, ", "), style);
+}
+
+std::string rates_text(const Prediction& p, const TextStyle& style) {
+  const std::string high = times_text({p.step_high}, p.step).front();
+  std::string low = times_text({p.step_low}, p.step).front();
+  low.resize(low.find(' '));  // one unit is enough
+  std::string out =
+      labelled("step",
+               fmt::format("{} {}, {} tokens/s", tie(show(p.step)),
+                           tie(fmt::format("({} to {})", low, high)), three_digits(p.tokens_per_s)),
+               style);
+  out +=
+      labelled("TFLOPS",
+               fmt::format("{} as 6ND, {} of the model, {} executed", three_digits(p.tflops_six_nd),
+                           three_digits(p.tflops_model), three_digits(p.tflops_hardware)),
+               style);
+  if (!p.cost) {
+    return out + labelled("cost", "no price in the catalog: give --price", style);
+  }
+  return out +
+         labelled("cost",
+                  fmt::format("{} a step, {} a million tokens, at {} an hour",
+                              show(p.cost->usd_per_step), show(p.cost->usd_per_million_tokens),
+                              show(Usd(p.cost->usd_per_hour.value))),
+                  style);
+}
+
+std::string section(const Table& table, const TextStyle& style) {
+  return "\n" + table.text({.indent = 2, .colour = style.colour});
+}
+
+// The critical path by cause, longest first; causes that were busy beside it stay with 0.
+std::string causes_text(const Prediction& p, const TextStyle& style) {
+  std::vector<Seconds> exposed(p.critical_path.begin(), p.critical_path.end());
+  exposed.push_back(p.idle);
+  const std::vector<std::string> times = times_text(exposed, p.step);
+  const std::vector<std::int64_t> percent = apportion(values(exposed), 100);
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < exposed.size(); ++i) {
+    if (exposed[i].value > 0 || (i < p.busy.size() && p.busy[i].value > 0)) {
+      order.push_back(i);
+    }
+  }
+  std::ranges::stable_sort(order,
+                           [&](std::size_t a, std::size_t b) { return exposed[a] > exposed[b]; });
+  Table table({{"where the step goes"},
+               {"exposed", Align::kRight},
+               {"share", Align::kRight},
+               {"busy", Align::kRight}});
+  for (const std::size_t i : order) {
+    const bool idle = i == p.critical_path.size();
+    table.add_row({fmt::format("  {}", idle ? "idle" : runtime::cause_title(Cause(i))), times[i],
+                   fmt::format("{} %", percent[i]),
+                   idle ? "" : times_text({p.busy[i]}, p.step).front()});
+  }
+  return section(table, style);
+}
+
+// "layer forward 10.9 s, layer backward 7.2 s": tied, to be wrapped between the parts.
+std::string named_times(const std::vector<std::pair<std::string, Seconds>>& parts, Seconds whole) {
+  std::vector<Seconds> times;
+  for (const auto& [name, time] : parts) {
+    times.push_back(time);
+  }
+  const std::vector<std::string> shown = times_text(times, whole);
+  std::vector<std::string> texts;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    texts.push_back(tie(parts[i].first + " " + shown[i]));
+  }
+  return join(texts, ", ");
+}
+
+std::string path_text(const Prediction& p, const TextStyle& style) {
+  std::vector<std::pair<std::string, Seconds>> labels, phases;
+  for (const auto& [label, time] : p.by_label) {
+    if (!label.empty() && labels.size() < kMostLabels) {
+      labels.emplace_back(label, time);
+    }
+  }
+  for (const char* const name : {"setup", "forward", "backward", "optimizer"}) {
+    const auto found = p.phases.find(name);
+    if (found != p.phases.end() && found->second.value > 0) {
+      phases.emplace_back(*found);
+    }
+  }
+  return causes_text(p, style) + labelled("longest", named_times(labels, p.step), style) +
+         labelled("phases", named_times(phases, p.step), style);
+}
+
+double share_of(Bytes part, Bytes whole) {
+  return whole.value > 0 ? static_cast<double>(part.value) / static_cast<double>(whole.value) : 0;
+}
+
+// "Adam states 48 %, weights 12 %; 66.0 GiB of it pinned": what fills a pool at its peak.
+std::string filling(const Prediction& p, const PoolReport& pool) {
+  std::vector<std::string> parts;
+  for (const study::Tagged& tag : pool.by_tag) {
+    const double share = share_of(tag.bytes, pool.peak);
+    if (parts.size() < kMostTags && share >= 0.005) {
+      parts.push_back(tie(fmt::format("{} {:.0f} %", tag.tag, 100 * share)));
+    }
+  }
+  const PoolReport* const pinned = pool.name == "host" ? p.pool("host_pinned") : nullptr;
+  if (pinned != nullptr && pinned->peak.value > 0) {
+    parts.push_back(tie(fmt::format("pinned at most {}", gib_text(pinned->peak))));
+  }
+  return join(parts, ", ");
+}
+
+std::string memory_text(const Prediction& p, const TextStyle& style) {
+  Table table({{"memory"},
+               {"peak", Align::kRight},
+               {"+ fixed", Align::kRight},
+               {"of", Align::kRight},
+               {"used", Align::kRight},
+               {"peak in"},
+               {"at the end", Align::kRight}});
+  std::vector<std::string> fillings;
+  for (const PoolReport& pool : p.pools) {
+    if (pool.name != "host_pinned") {
+      table.add_row({fmt::format("  {}", pool_title(pool.name)), gib_text(pool.peak),
+                     gib_text(pool.fixed), pool.capacity ? gib_text(*pool.capacity) : "",
+                     pool.capacity
+                         ? fmt::format("{:.0f} %", 100 * share_of(pool.needed(), *pool.capacity))
+                         : "",
+                     pool.peak.value > 0 ? pool.phase : "", gib_text(pool.resident)});
+      fillings.push_back(pool.fits() ? filling(p, pool) : "");  // said above where it does not
+    }
+  }
+  // Below each row what fills it.
+  const std::vector<std::string> lines = lines_of(section(table, style));
+  std::string out;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    out += lines[i] + "\n";
+    if (i >= 2 && !fillings[i - 2].empty()) {
+      out += paragraph("      ", fillings[i - 2], style);
+    }
+  }
+  return out;
+}
+
+// What does not fit, where, by how much, and its largest parts.
+std::string misfit_text(const Prediction& p, const TextStyle& style) {
+  std::string out;
+  for (const PoolReport& pool : p.pools) {
+    if (pool.fits()) {
+      continue;
+    }
+    const Bytes excess(pool.needed().value - pool.capacity->value);
+    const std::string what =
+        fmt::format("does not fit: {} memory needs {} of {}, {} too much, in the {} phase",
+                    pool_title(pool.name), tie(gib_text(pool.needed())),
+                    tie(gib_text(*pool.capacity)), tie(show(excess)), pool.phase);
+    for (const std::string& line : wrap(what, static_cast<std::size_t>(style.width))) {
+      out += paint(line, Ink::kRed, style) + "\n";
+    }
+    Table parts({{""}, {"", Align::kRight}, {"", Align::kRight}});
+    const auto add = [&](const std::string& name, Bytes bytes) {
+      parts.add_row(
+          {name, gib_text(bytes), fmt::format("{:.0f} %", 100 * share_of(bytes, pool.needed()))});
+    };
+    Bytes rest = pool.peak;
+    for (const study::Tagged& tag :
+         std::span(pool.by_tag).first(std::min(pool.by_tag.size(), kMostTags))) {
+      add(tag.tag, tag.bytes);
+      rest -= tag.bytes;
+    }
+    if (rest.value > 0) {
+      add("everything else", rest);
+    }
+    add("fixed", pool.fixed);
+    out += parts.text({.indent = 2});
+  }
+  return out + "\n";
+}
+
+std::string support_text(const plans::Job& job, const Prediction& p, const TextStyle& style) {
+  std::vector<std::string> kinds, weak;
+  const std::vector<std::int64_t> percent = apportion({p.sources.begin(), p.sources.end()}, 100);
+  for (std::size_t i = 0; i < percent.size(); ++i) {
+    if (percent[i] > 0) {
+      kinds.push_back(fmt::format("{} % {}", percent[i], source_name(machine::Source(i))));
+    }
+  }
+  for (const study::Support& support : p.supports) {
+    const machine::Figure& figure = job.machine.figure(support.figure);
+    const bool soft =
+        figure.source == machine::Source::kPublished || figure.source == machine::Source::kAssumed;
+    if (soft && support.share >= 0.005 && weak.size() < kMostFigures) {
+      weak.push_back(tie(fmt::format("{} {:.0f} %", figure.name, 100 * support.share)));
+    }
+  }
+  return "\n" + labelled("rests on", join(kinds, ", "), style) +
+         (weak.empty() ? "" : labelled("weakest", join(weak, ", "), style));
+}
+
+std::string warnings_text(const Prediction& p, const TextStyle& style) {
+  std::string out;
+  for (const std::string& warning : p.warnings) {
+    for (const std::string& line :
+         wrap("warning: " + warning, static_cast<std::size_t>(style.width))) {
+      out += paint(line, Ink::kYellow, style) + "\n";
+    }
+  }
+  return out;
+}
+
+// The other plans for the same work on the same machine.
+std::string next_command(const plans::Job& job) {
+  const plans::Workload usual;
+  const plans::Workload& work = job.workload;
+  std::string command = fmt::format("offsim compare {} {}", tie("--model " + job.shape.name),
+                                    tie("--hardware " + job.machine.name));
+  const auto add = [&](bool differs, std::string_view flag, const auto& value) {
+    command += differs ? " " + tie(fmt::format("{} {}", flag, value)) : "";
+  };
+  add(work.micro_batch != usual.micro_batch, "--micro-batch", work.micro_batch);
+  add(work.sequence != usual.sequence, "--sequence", work.sequence);
+  add(work.accumulation != usual.accumulation, "--accumulation", work.accumulation);
+  add(work.checkpointing != usual.checkpointing, "--checkpointing", to_string(work.checkpointing));
+  add(work.precision != usual.precision, "--precision", to_string(work.precision));
+  return command + " " + tie("--plans all");
+}
+
+// A command in lines that a shell takes as one.
+std::string next_text(const std::string& command, const TextStyle& style) {
+  constexpr std::size_t kMargin = 8;  // "Next: ", and the backslash
+  const auto width = static_cast<std::size_t>(std::max(style.width, 40));
+  return "Next: " + join(wrap(command, width - kMargin), " \\\n      ") + "\n";
+}
+
+}  // namespace
+
+std::string prediction_text(const plans::Job& job, const study::Prediction& prediction,
+                            const TextStyle& style, const std::string& next) {
+  const std::string asked = head_text(job, style) + job_text(job, style);
+  std::string out;
+  if (prediction.feasible()) {
+    out = asked + rates_text(prediction, style) + path_text(prediction, style) +
+          memory_text(prediction, style) + support_text(job, prediction, style);
+  } else {
+    out = misfit_text(prediction, style) + asked + memory_text(prediction, style) + "\n";
+  }
+  return out + warnings_text(prediction, style) +
+         next_text(next.empty() ? next_command(job) : next, style);
+}
+
+}  // namespace offsim::report

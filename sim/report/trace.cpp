@@ -1,0 +1,242 @@
+#include "sim/report/trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <ostream>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sim/engine/memory.h"
+#include "sim/report/layout.h"
+
+namespace offsim::report {
+
+namespace {
+
+using engine::ActivityId;
+using engine::Picoseconds;
+using engine::Window;
+using runtime::Cause;
+
+// JSON's spelling of a text, quotes included.
+std::string json_text(std::string_view text) {
+  using Json = nlohmann::json;
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+// To the picosecond: "1234.000567".
+std::string microseconds(Picoseconds time) {
+  constexpr Picoseconds kOne = 1'000'000;
+  return fmt::format("{}.{:06}", time / kOne, time % kOne);
+}
+
+// Writes the list of events with commas between.
+class Events {
+ public:
+  explicit Events(std::ostream& out) : out_(out) {}
+
+  void metadata(std::string_view what, std::size_t track, std::string_view key,
+                const std::string& json_value) {
+    add(fmt::format(R"({{"name":"{}","ph":"M","pid":1,"tid":{},"args":{{"{}":{}}}}})", what, track,
+                    key, json_value));
+  }
+
+  void add(const std::string& event) {
+    out_ << (first_ ? "" : ",\n") << event;
+    first_ = false;
+  }
+
+ private:
+  std::ostream& out_;
+  bool first_ = true;
+};
+
+// What a unit of the activity's amount is; empty where it says nothing beside the duration.
+std::string_view unit_of(Cause cause) {
+  switch (cause) {
+    case Cause::kH2d:
+    case Cause::kD2h:
+    case Cause::kNvme:
+    case Cause::kCollective:
+      return "bytes";
+    case Cause::kCpuOptimizer:
+    case Cause::kCpuClip:
+    case Cause::kCpuCopy:
+      return "elements";
+    default:
+      return "";
+  }
+}
+
+// The figure with the largest share in an activity's time.
+machine::FigureId main_figure(const runtime::FigureShares& shares) {
+  const auto most = std::ranges::max_element(
+      shares, [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == shares.end() ? machine::kNoFigure : most->first;
+}
+
+std::string arguments(const study::Run& run, const machine::Machine& machine, ActivityId id) {
+  const engine::Activity activity = run.lowered.graph.activity(id);
+  std::string text = fmt::format(R"("phase":"{}")", phase_name(runtime::Phase(activity.phase)));
+  const std::string_view unit = unit_of(Cause(activity.cause));
+  if (!unit.empty() && activity.amount > 0) {
+    text += fmt::format(R"(,"{}":{:.0f})", unit, activity.amount);
+  }
+  const auto figure =
+      main_figure(run.lowered.figure_shares[run.lowered.rests_on[engine::index(id)]]);
+  if (figure != machine::kNoFigure) {
+    text += fmt::format(R"(,"rests_on":{})", json_text(machine.figure(figure).name));
+  }
+  return text;
+}
+
+// Adds what runs in the step; returns the lanes that do anything.
+std::set<std::size_t> add_activities(Events& events, const study::Run& run,
+                                     const machine::Machine& machine) {
+  std::set<std::size_t> lanes;
+  const engine::ActivityGraph& graph = run.lowered.graph;
+  for (std::size_t i = 0; i < graph.size(); ++i) {
+    const Picoseconds from = std::max(run.timeline.start[i], run.step.from);
+    const Picoseconds to = std::min(run.timeline.finish[i], run.step.to);
+    if (from >= to) {
+      continue;
+    }
+    const ActivityId id{static_cast<std::uint32_t>(i)};
+    const Cause cause{graph.causes()[i]};
+    const std::string_view label = graph.label(id);
+    events.add(fmt::format(
+        R"({{"name":{},"cat":"{}","ph":"X","ts":{},"dur":{},"pid":1,"tid":{},"args":{{{}}}}})",
+        json_text(label.empty() ? cause_title(cause) : label), cause_key(cause),
+        microseconds(from - run.step.from), microseconds(to - from), run.lowered.lane[i],
+        arguments(run, machine, id)));
+    lanes.insert(run.lowered.lane[i]);
+  }
+  return lanes;
+}
+
+void name_tracks(Events& events, const study::Run& run, const plans::Job& job,
+                 const std::set<std::size_t>& lanes) {
+  events.metadata(
+      "process_name", 0, "name",
+      json_text(fmt::format("{}, {} on {}", job.plan->name, job.shape.name, job.machine.name)));
+  for (const std::size_t lane : lanes) {
+    const runtime::LaneInfo& info = run.program.lanes[lane];
+    const bool stream = info.kind == runtime::LaneKind::kStream;
+    events.metadata("thread_name", lane, "name",
+                    json_text(stream ? "stream: " + info.name : info.name));
+    events.metadata("thread_sort_index", lane, "sort_index", fmt::format("{}", lane));
+  }
+}
+
+// A value that a counter takes on and keeps until its next point.
+struct Point {
+  Picoseconds time = 0;
+  double value = 0;
+};
+
+// At most kMostCounterPoints: the last of each slice of the window that has any.
+std::vector<Point> thin(const std::vector<Point>& points, const Window& window) {
+  if (points.size() <= std::size_t{kMostCounterPoints}) {
+    return points;
+  }
+  const Picoseconds slice = (window.to - window.from) / kMostCounterPoints + 1;
+  std::vector<Point> kept;
+  for (const Point& point : points) {
+    const bool same = !kept.empty() && (kept.back().time - window.from) / slice ==
+                                           (point.time - window.from) / slice;
+    if (same) {
+      kept.back() = point;
+    } else {
+      kept.push_back(point);
+    }
+  }
+  return kept;
+}
+
+// `points` cover the whole run, in the order of time; left out where nothing ever changes from 0.
+void add_counter(Events& events, std::string_view name, std::string_view unit,
+                 const std::vector<Point>& points, const Window& window) {
+  std::vector<Point> within{{window.from, 0}};
+  for (const Point& point : points) {
+    if (point.time <= window.from) {
+      within.front().value = point.value;
+    } else if (point.time <= window.to) {
+      within.push_back(point);
+    }
+  }
+  if (within.size() == 1 && within.front().value == 0) {
+    return;
+  }
+  for (const Point& point : thin(within, window)) {
+    events.add(fmt::format(R"({{"name":{},"ph":"C","ts":{},"pid":1,"args":{{"{}":{:.10g}}}}})",
+                           json_text(name), microseconds(point.time - window.from), unit,
+                           point.value));
+  }
+}
+
+std::vector<Point> pool_points(const study::Run& run, engine::PoolId pool) {
+  std::vector<Point> points;
+  for (const auto& sample : engine::pool_series(run.lowered.graph, run.timeline, pool)) {
+    points.push_back({sample.time, static_cast<double>(sample.bytes)});
+  }
+  return points;
+}
+
+// GB/s of all copies in a direction: each copy's bytes, spread evenly over the time after its
+// latency.
+std::vector<Point> copy_points(const study::Run& run, Cause direction) {
+  struct Change {
+    Picoseconds time;
+    double gb_per_s;
+    int copies;
+  };
+  const engine::ActivityGraph& graph = run.lowered.graph;
+  std::vector<Change> changes;
+  for (std::size_t i = 0; i < graph.size(); ++i) {
+    const Picoseconds from = run.timeline.start[i] + graph.latencies()[i];
+    const Picoseconds to = run.timeline.finish[i];
+    if (Cause(graph.causes()[i]) == direction && from < to) {
+      const double rate = graph.amounts()[i] / 1e9 / engine::to_seconds(to - from).value;
+      changes.push_back({from, rate, 1});
+      changes.push_back({to, -rate, -1});
+    }
+  }
+  std::ranges::stable_sort(changes, {}, &Change::time);
+  std::vector<Point> points;
+  double rate = 0;
+  int copies = 0;
+  for (const Change& change : changes) {
+    copies += change.copies;
+    rate = copies == 0 ? 0 : rate + change.gb_per_s;  // no dust of rounding when nothing moves
+    if (!points.empty() && points.back().time == change.time) {
+      points.back().value = rate;
+    } else {
+      points.push_back({change.time, rate});
+    }
+  }
+  return points;
+}
+
+}  // namespace
+
+void write_trace(std::ostream& out, const study::Run& run, const plans::Job& job) {
+  out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+  Events events(out);
+  name_tracks(events, run, job, add_activities(events, run, job.machine));
+  const engine::ActivityGraph& graph = run.lowered.graph;
+  for (std::size_t i = 0; i < graph.pools().size(); ++i) {
+    const std::string name = fmt::format("{} memory", pool_title(graph.pools()[i].name));
+    const engine::PoolId pool{static_cast<std::uint32_t>(i)};
+    add_counter(events, name, "bytes", pool_points(run, pool), run.step);
+  }
+  for (const Cause direction : {Cause::kH2d, Cause::kD2h}) {
+    add_counter(events, cause_title(direction), "GB/s", copy_points(run, direction), run.step);
+  }
+  out << "\n]}\n";
+}
+
+}  // namespace offsim::report
