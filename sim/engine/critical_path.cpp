@@ -11,8 +11,10 @@ namespace {
 
 constexpr ActivityId kNone{std::numeric_limits<std::uint32_t>::max()};
 
-// By activity: the predecessor that finished last, of equals the one with the highest id; kNone for a root.
-std::vector<ActivityId> critical_predecessors(const ActivityGraph& graph, const Timeline& timeline) {
+// By activity: the predecessor that finished last, of equals the one with the highest id; kNone for
+// a root.
+std::vector<ActivityId> critical_predecessors(const ActivityGraph& graph,
+                                              const Timeline& timeline) {
   std::vector<ActivityId> critical(graph.size(), kNone);
   for (std::size_t i = 0; i < graph.size(); ++i) {  // ids rise, so an equal finish replaces
     for (const ActivityId after : graph.successors(ActivityId(i))) {
@@ -25,7 +27,8 @@ std::vector<ActivityId> critical_predecessors(const ActivityGraph& graph, const 
   return critical;
 }
 
-std::vector<Share> sum_by_cause_and_phase(const ActivityGraph& graph, const std::vector<Segment>& segments) {
+std::vector<Share> sum_by_cause_and_phase(const ActivityGraph& graph,
+                                          const std::vector<Segment>& segments) {
   std::map<std::pair<std::uint8_t, std::uint8_t>, Picoseconds> sums;
   for (const Segment& segment : segments) {
     const std::size_t i = index(segment.activity);

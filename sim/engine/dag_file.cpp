@@ -30,7 +30,8 @@ std::optional<Number> parse(std::string_view word) {
   return number;
 }
 
-// From IDs of the file to ids of the graph. Files usually number their lines, and then nothing needs to be looked up.
+// From IDs of the file to ids of the graph. Files usually number their lines, and then nothing
+// needs to be looked up.
 class IdIndex {
  public:
   // False when the ID is there already.
@@ -58,7 +59,7 @@ class IdIndex {
 
  private:
   std::size_t count_ = 0;
-  bool numbered_ = true;   // the IDs so far are 0, 1, 2 ...
+  bool numbered_ = true;  // the IDs so far are 0, 1, 2 ...
   std::unordered_map<std::int64_t, std::uint32_t> known_;
 };
 
@@ -75,7 +76,8 @@ class DagReader {
     while (in.getline(buffer.data(), static_cast<std::streamsize>(buffer.size()))) {
       ++line_no_;
       // getline() counts the line end that it took, which the last line may lack.
-      line_ = std::string_view(buffer.data(), static_cast<std::size_t>(in.gcount()) - (in.eof() ? 0 : 1));
+      line_ = std::string_view(buffer.data(),
+                               static_cast<std::size_t>(in.gcount()) - (in.eof() ? 0 : 1));
       read_line(line_.substr(0, line_.find('#')));
     }
     if (in.bad()) {
@@ -95,7 +97,8 @@ class DagReader {
     Kind kind;
   };
 
-  [[noreturn]] void fail(std::string_view where, const std::string& wrong, const std::string& expected) const {
+  [[noreturn]] void fail(std::string_view where, const std::string& wrong,
+                         const std::string& expected) const {
     const auto column = static_cast<int>(where.data() - line_.data()) + 1;
     throw InputError({path_, line_no_, column}, wrong, expected);
   }
@@ -126,7 +129,8 @@ class DagReader {
       fail(rate.empty() ? rest : more, "not a resource line", "@resource NAME exec|link RATE");
     }
     if (name.find('+') != std::string_view::npos) {
-      fail(name, fmt::format("a resource is named '{}'", name), "a name without '+', which joins links");
+      fail(name, fmt::format("a resource is named '{}'", name),
+           "a name without '+', which joins links");
     }
     if (kind != "exec" && kind != "link") {
       fail(kind, fmt::format("unknown kind of resource '{}'", kind), "exec or link");
@@ -156,7 +160,8 @@ class DagReader {
     const DemandId demand = demand_of(kind, resources);
     const auto amount = parse<std::int64_t>(work);
     if (!amount || *amount < 1 || *amount > kLargestAmount) {
-      fail(work, fmt::format("'{}' is no amount", work), fmt::format("a whole number from 1 to {}", kLargestAmount));
+      fail(work, fmt::format("'{}' is no amount", work),
+           fmt::format("a whole number from 1 to {}", kLargestAmount));
     }
     if (dag_.builder.size() == kMostActivities) {
       fail(first, "too many activities", fmt::format("at most {}", kMostActivities));
@@ -221,10 +226,10 @@ class DagReader {
 
   std::string path_;
   int line_no_ = 0;
-  std::string_view line_;   // the line that is read
+  std::string_view line_;  // the line that is read
   std::string key_;
   std::unordered_map<std::string, Declared> declared_;
-  std::unordered_map<std::string, DemandId> demands_;   // by "KIND RESOURCE"
+  std::unordered_map<std::string, DemandId> demands_;  // by "KIND RESOURCE"
   IdIndex index_;
   Dag dag_;
 };

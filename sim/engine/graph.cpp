@@ -31,7 +31,8 @@ Activity ActivityGraph::activity(ActivityId id) const {
 GraphBuilder::GraphBuilder() { label(""); }
 
 ResourceId GraphBuilder::add_resource(std::string_view name, double capacity_per_second) {
-  SIM_ASSERT(in_range(capacity_per_second), "a capacity is positive and of a size that can be summed");
+  SIM_ASSERT(in_range(capacity_per_second),
+             "a capacity is positive and of a size that can be summed");
   graph_.resources_.push_back({std::string(name), capacity_per_second});
   return ResourceId(graph_.resources_.size() - 1);
 }
@@ -42,7 +43,9 @@ PoolId GraphBuilder::add_pool(std::string_view name, std::int64_t capacity_bytes
   return PoolId(graph_.pools_.size() - 1);
 }
 
-LabelId GraphBuilder::label(std::string_view text) { return LabelId(graph_.label_texts_.intern(text)); }
+LabelId GraphBuilder::label(std::string_view text) {
+  return LabelId(graph_.label_texts_.intern(text));
+}
 
 TagId GraphBuilder::tag(std::string_view text) { return TagId(graph_.tag_texts_.intern(text)); }
 
@@ -59,9 +62,11 @@ DemandId GraphBuilder::demand(double rate_limit, double weight, std::span<const 
   std::size_t hash = mix(mix(0xcbf29ce484222325, std::bit_cast<std::uint64_t>(rate_limit)),
                          std::bit_cast<std::uint64_t>(weight));
   for (std::size_t i = 0; i < mine.size(); ++i) {
-    SIM_ASSERT(index(mine[i].resource) < graph_.resources_.size(), "a use names a resource that was added");
+    SIM_ASSERT(index(mine[i].resource) < graph_.resources_.size(),
+               "a use names a resource that was added");
     SIM_ASSERT(in_range(mine[i].per_unit), "a use is positive");
-    SIM_ASSERT(i == 0 || mine[i].resource != mine[i - 1].resource, "a demand names a resource once");
+    SIM_ASSERT(i == 0 || mine[i].resource != mine[i - 1].resource,
+               "a demand names a resource once");
     hash = mix(mix(hash, index(mine[i].resource)), std::bit_cast<std::uint64_t>(mine[i].per_unit));
   }
   const auto [from, to] = demands_by_hash_.equal_range(hash);
@@ -81,7 +86,8 @@ DemandId GraphBuilder::demand(double rate_limit, double weight, std::span<const 
 }
 
 ActivityId GraphBuilder::add(const Activity& activity) {
-  SIM_ASSERT(std::isfinite(activity.amount) && activity.amount >= 0, "an amount is finite and not negative");
+  SIM_ASSERT(std::isfinite(activity.amount) && activity.amount >= 0,
+             "an amount is finite and not negative");
   SIM_ASSERT(activity.latency >= 0, "a latency is not negative");
   SIM_ASSERT(index(activity.demand) < graph_.demand_list_.size() ||
                  (activity.amount == 0 && activity.demand == kNoDemand),
@@ -98,12 +104,14 @@ ActivityId GraphBuilder::add(const Activity& activity) {
 }
 
 void GraphBuilder::edge(ActivityId before, ActivityId after) {
-  SIM_ASSERT(index(before) < size() && index(after) < size(), "an edge joins activities that were added");
+  SIM_ASSERT(index(before) < size() && index(after) < size(),
+             "an edge joins activities that were added");
   SIM_ASSERT(edges_.size() < kMostIds, "offsets into the edges have 32 bits");
   edges_.push_back({static_cast<std::uint32_t>(before), static_cast<std::uint32_t>(after)});
 }
 
-void GraphBuilder::change(ActivityId activity, At at, PoolId pool, TagId tag, std::int64_t delta_bytes) {
+void GraphBuilder::change(ActivityId activity, At at, PoolId pool, TagId tag,
+                          std::int64_t delta_bytes) {
   SIM_ASSERT(index(activity) < size(), "a change belongs to an activity that was added");
   SIM_ASSERT(index(pool) < graph_.pools_.size(), "a change names a pool that was added");
   SIM_ASSERT(index(tag) < graph_.tag_texts_.size(), "a change has a tag that was made before");
@@ -131,7 +139,8 @@ ActivityGraph GraphBuilder::build() && {
   }
   graph_.successors_.resize(edges_.size());
   bool forward = true;
-  for (const Edge& edge : edges_) {  // first[i] runs to the end of i's successors, which is where those of i + 1 begin
+  for (const Edge& edge :
+       edges_) {  // first[i] runs to the end of i's successors, which is where those of i + 1 begin
     graph_.successors_[first[edge.before]++] = ActivityId(edge.after);
     forward = forward && edge.before < edge.after;
   }

@@ -1,22 +1,28 @@
-// A graph of activities: what is to be done, in which order, and what it needs while it runs. No simulated time is in it.
+// A graph of activities: what is to be done, in which order, and what it needs while it runs.
+// No simulated time is in it.
 //
-// An *activity* becomes ready when all its predecessors have finished, waits its latency, then does `amount` units of work
-// at the rate its demand gets (sharing.h). An activity of amount 0 takes its latency only: a join, a host call, an event.
-// A *resource* has a capacity per second and nothing else. A *demand* says what one unit of work uses of each resource:
+// An *activity* becomes ready when all its predecessors have finished, waits its latency, then does
+// `amount` units of work at the rate its demand gets (sharing.h). An activity of amount 0 takes its
+// latency only: a join, a host call, an event. A *resource* has a capacity per second and nothing
+// else. A *demand* says what one unit of work uses of each resource:
 //
-//   sum over running activities of rate * per_unit(resource) <= capacity(resource)      rate <= rate_limit
+//   sum over running activities of rate * per_unit(resource) <= capacity(resource)
+//   rate <= rate_limit
 //
-//   a copy      units are bytes,   uses {link.h2d 1, link.total 1, dram 1}
-//   CPU Adam    units are parameters, uses {dram 28, cores 1/rate of a core}, rate_limit = threads * rate of a core
-//   a kernel    units are seconds, uses {gpu.sm 1}, rate_limit 1
+//   a copy     units are bytes:       uses {link.h2d 1, link.total 1, dram 1}
+//   CPU Adam   units are parameters:  uses {dram 28}, rate_limit = threads * rate of a core
+//   a kernel   units are seconds:     uses {gpu.sm 1}, rate_limit 1
 //
-// Demands are interned by value: activities with the same demand always run at the same rate, so the simulation works on
-// the few demands that are running and not on every activity. Use the same numbers for the same thing.
+// Demands are interned by value: activities with the same demand always run at the same rate, so
+// the simulation works on the few demands that are running and not on every activity. Use the same
+// numbers for the same thing.
 //
-// A *pool* is a memory with a capacity in bytes; a change adds to it or takes from it when its activity starts or finishes
-// (memory.h). Cause and phase are small numbers of the caller's, carried for reports; label and tag are interned text.
+// A *pool* is a memory with a capacity in bytes; a change adds to it or takes from it when its
+// activity starts or finishes (memory.h). Cause and phase are small numbers of the caller's,
+// carried for reports; label and tag are interned text.
 //
-// Left out: queues, streams and threads (they are edges), priorities, preemption, choices taken at run time.
+// Left out: queues, streams and threads (they are edges), priorities, preemption, choices taken at
+// run time.
 #pragma once
 
 #include <cstddef>
@@ -37,7 +43,7 @@ enum class ActivityId : std::uint32_t {};
 enum class ResourceId : std::uint32_t {};
 enum class DemandId : std::uint32_t {};
 enum class PoolId : std::uint32_t {};
-enum class LabelId : std::uint32_t {};   // LabelId{0} is the empty text
+enum class LabelId : std::uint32_t {};  // LabelId{0} is the empty text
 enum class TagId : std::uint32_t {};
 
 template <class Id>
@@ -45,17 +51,19 @@ constexpr std::size_t index(Id id) {
   return static_cast<std::size_t>(id);
 }
 
-inline constexpr DemandId kNoDemand{std::numeric_limits<std::uint32_t>::max()};   // for activities of amount 0
+// Of activities of amount 0.
+inline constexpr DemandId kNoDemand{std::numeric_limits<std::uint32_t>::max()};
 inline constexpr double kUnlimitedRate = std::numeric_limits<double>::infinity();
 inline constexpr std::int64_t kUnlimitedBytes = std::numeric_limits<std::int64_t>::max();
 
-// Capacities, weights, per-unit uses and finite rate limits lie in this range, so that no sum or quotient of them overflows.
+// Capacities, weights, per-unit uses and finite rate limits lie in this range, so that no sum or
+// quotient of them overflows.
 inline constexpr double kSmallestNumber = 1e-30;
 inline constexpr double kLargestNumber = 1e30;
 
 struct Resource {
   std::string name;
-  double capacity = 0;   // units a second
+  double capacity = 0;  // units a second
 };
 
 struct Pool {
@@ -65,20 +73,20 @@ struct Pool {
 
 struct Use {
   ResourceId resource{};
-  double per_unit = 0;   // of the resource, per unit of the activity's work
+  double per_unit = 0;  // of the resource, per unit of the activity's work
 
   friend bool operator==(const Use&, const Use&) = default;
 };
 
 struct Demand {
-  double rate_limit = kUnlimitedRate;   // units a second for one activity
-  double weight = 1;                    // twice the weight, twice the rate where they compete
-  std::uint32_t first_use = 0;          // its uses are use_list[first_use, first_use + use_count)
+  double rate_limit = kUnlimitedRate;  // units a second for one activity
+  double weight = 1;                   // twice the weight, twice the rate where they compete
+  std::uint32_t first_use = 0;         // its uses are use_list[first_use, first_use + use_count)
   std::uint32_t use_count = 0;
 };
 
 struct Activity {
-  double amount = 0;   // units of work, finite, not negative
+  double amount = 0;  // units of work, finite, not negative
   DemandId demand = kNoDemand;
   Picoseconds latency = 0;
   LabelId label{};
@@ -86,7 +94,8 @@ struct Activity {
   std::uint8_t phase = 0;
 };
 
-enum class At : std::uint8_t { kStart, kFinish };   // kStart: when the activity is ready, before its latency
+// kStart: when the activity is ready, before its latency.
+enum class At : std::uint8_t { kStart, kFinish };
 
 struct MemoryChange {
   std::int64_t delta_bytes = 0;
@@ -126,7 +135,7 @@ class ActivityGraph {
     return std::span(use_list_).subspan(demand.first_use, demand.use_count);
   }
 
-  std::span<const MemoryChange> changes() const { return changes_; }   // in issue order
+  std::span<const MemoryChange> changes() const { return changes_; }  // in issue order
   std::string_view label(LabelId id) const { return label_texts_.text(index(id)); }
   std::string_view label(ActivityId id) const { return label(labels_[index(id)]); }
   std::string_view tag(TagId id) const { return tag_texts_.text(index(id)); }
@@ -142,7 +151,7 @@ class ActivityGraph {
   std::vector<LabelId> labels_;
   std::vector<std::uint8_t> causes_;
   std::vector<std::uint8_t> phases_;
-  std::vector<std::uint32_t> first_successor_;   // size() + 1 offsets into successors_
+  std::vector<std::uint32_t> first_successor_;  // size() + 1 offsets into successors_
   std::vector<ActivityId> successors_;
   std::vector<Resource> resources_;
   std::vector<Pool> pools_;
@@ -153,8 +162,9 @@ class ActivityGraph {
   Interner tag_texts_;
 };
 
-// Collects a graph. Ids are dense and count from 0 in the order of the calls; that order is the issue order.
-// What a caller gets wrong is a bug of the program that calls: InternalError with the reason, at the call or in build().
+// Collects a graph. Ids are dense and count from 0 in the order of the calls; that order is the
+// issue order. What a caller gets wrong is a bug of the program that calls: InternalError with the
+// reason, at the call or in build().
 class GraphBuilder {
  public:
   GraphBuilder();
@@ -168,7 +178,8 @@ class GraphBuilder {
   DemandId demand(double rate_limit, double weight, std::span<const Use> uses);
 
   ActivityId add(const Activity& activity);
-  // `after` is not ready before `before` has finished. Either may have the larger id; repeating an edge changes nothing.
+  // `after` is not ready before `before` has finished. Either may have the larger id; repeating an
+  // edge changes nothing.
   void edge(ActivityId before, ActivityId after);
   // Changes at one instant apply in the order of these calls.
   void change(ActivityId activity, At at, PoolId pool, TagId tag, std::int64_t delta_bytes);

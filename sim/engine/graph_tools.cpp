@@ -15,8 +15,9 @@ namespace offsim::engine {
 
 namespace {
 
-using Csr = boost::compressed_sparse_row_graph<boost::directedS, boost::no_property, boost::no_property,
-                                               boost::no_property, std::uint32_t, std::uint32_t>;
+using Csr =
+    boost::compressed_sparse_row_graph<boost::directedS, boost::no_property, boost::no_property,
+                                       boost::no_property, std::uint32_t, std::uint32_t>;
 
 Csr to_boost(const ActivityGraph& graph) {
   std::vector<std::pair<std::uint32_t, std::uint32_t>> edges;
@@ -26,7 +27,8 @@ Csr to_boost(const ActivityGraph& graph) {
       edges.emplace_back(i, static_cast<std::uint32_t>(after));
     }
   }
-  return {boost::edges_are_sorted, edges.begin(), edges.end(), static_cast<std::uint32_t>(graph.size())};
+  return {boost::edges_are_sorted, edges.begin(), edges.end(),
+          static_cast<std::uint32_t>(graph.size())};
 }
 
 // boost::topological_sort says that there is a cycle; this says where.
@@ -37,7 +39,8 @@ class OrderVisitor : public boost::default_dfs_visitor {
 
   void back_edge(Csr::edge_descriptor edge, const Csr& csr) const {
     const auto id = ActivityId(boost::target(edge, csr));
-    throw InternalError(fmt::format("activity {} ('{}') waits for itself", index(id), graph_.label(id)));
+    throw InternalError(
+        fmt::format("activity {} ('{}') waits for itself", index(id), graph_.label(id)));
   }
   void finish_vertex(std::uint32_t vertex, const Csr& /*csr*/) const {
     backwards_.push_back(ActivityId(vertex));

@@ -9,10 +9,12 @@
 
 namespace offsim::engine {
 
-// All activities, so that every edge leads forward. Throws InternalError, naming one, when some wait for themselves.
+// All activities, so that every edge leads forward. Throws InternalError, naming one, when some
+// wait for themselves.
 std::vector<ActivityId> topological_order(const ActivityGraph& graph);
 
-// A small graph as text for Graphviz: one box an activity, one arrow an edge; its times when there is a timeline.
+// A small graph as text for Graphviz: one box an activity, one arrow an edge; its times when there
+// is a timeline.
 void write_dot(std::ostream& out, const ActivityGraph& graph, const Timeline* timeline = nullptr);
 
 }  // namespace offsim::engine

@@ -17,7 +17,8 @@ class Interner {
       return found->second;
     }
     const auto number = static_cast<std::uint32_t>(texts_.size());
-    // A deque never moves its strings, so the keys may point into them, also after the interner has been moved.
+    // A deque never moves its strings, so the keys may point into them, also after the interner has
+    // been moved.
     numbers_.emplace(texts_.emplace_back(text), number);
     return number;
   }

@@ -26,7 +26,8 @@ std::vector<std::uint32_t> order_of_effect(const ActivityGraph& graph, const Tim
   const auto changes = graph.changes();
   std::vector<std::uint32_t> order(changes.size());
   std::iota(order.begin(), order.end(), 0U);
-  std::ranges::stable_sort(order, {}, [&](std::uint32_t i) { return time_of(changes[i], timeline); });
+  std::ranges::stable_sort(order, {},
+                           [&](std::uint32_t i) { return time_of(changes[i], timeline); });
   return order;
 }
 
@@ -45,13 +46,15 @@ std::int64_t sum(std::int64_t held, std::int64_t delta, const char* what, std::s
   std::int64_t result = 0;
   const bool overflows = __builtin_add_overflow(held, delta, &result);
   if (overflows || result < 0) {
-    throw InternalError(fmt::format("{} '{}' holds {} bytes and a change adds {}", what, name, held, delta));
+    throw InternalError(
+        fmt::format("{} '{}' holds {} bytes and a change adds {}", what, name, held, delta));
   }
   return result;
 }
 
 void apply(const ActivityGraph& graph, const MemoryChange& change, Holding& holding) {
-  holding.bytes = sum(holding.bytes, change.delta_bytes, "pool", graph.pools()[index(change.pool)].name);
+  holding.bytes =
+      sum(holding.bytes, change.delta_bytes, "pool", graph.pools()[index(change.pool)].name);
   std::int64_t& of_tag = holding.by_tag[index(change.tag)];
   of_tag = sum(of_tag, change.delta_bytes, "tag", graph.tag(change.tag));
 }
@@ -71,7 +74,8 @@ MemoryLedger account_memory(const ActivityGraph& graph, const Timeline& timeline
     Holding& holding = holdings[pool];
     const std::int64_t room = graph.pools()[pool].capacity_bytes - holding.bytes;
     if (!ledger.violation && change.delta_bytes > 0 && change.delta_bytes > room) {
-      const std::int64_t needed = sum(holding.bytes, change.delta_bytes, "pool", graph.pools()[pool].name);
+      const std::int64_t needed =
+          sum(holding.bytes, change.delta_bytes, "pool", graph.pools()[pool].name);
       ledger.violation = Violation{i, time, phase, needed, largest_first(holding)};
     }
     apply(graph, change, holding);
@@ -88,7 +92,8 @@ MemoryLedger account_memory(const ActivityGraph& graph, const Timeline& timeline
   return ledger;
 }
 
-std::vector<PoolSample> pool_series(const ActivityGraph& graph, const Timeline& timeline, PoolId pool) {
+std::vector<PoolSample> pool_series(const ActivityGraph& graph, const Timeline& timeline,
+                                    PoolId pool) {
   std::vector<PoolSample> series;
   std::int64_t bytes = 0;
   for (const std::uint32_t i : order_of_effect(graph, timeline)) {

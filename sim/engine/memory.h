@@ -1,11 +1,12 @@
 // What each memory pool holds over time, its peak, and the first allocation that does not fit.
 //
-// The changes of a graph take effect when their activity starts or finishes. They are applied in the order of time, and at
-// one instant in issue order: an allocation issued before a free at the same instant counts before it. Holding exactly the
-// capacity fits; one byte more does not.
+// The changes of a graph take effect when their activity starts or finishes. They are applied in
+// the order of time, and at one instant in issue order: an allocation issued before a free at the
+// same instant counts before it. Holding exactly the capacity fits; one byte more does not.
 //
-// Bytes are exact integers. A pool or a tag in a pool that would hold less than nothing is a bug of the caller
-// (InternalError). Left out: fragmentation and rounding, which the allocator of the layer above knows.
+// Bytes are exact integers. A pool or a tag in a pool that would hold less than nothing is a bug of
+// the caller (InternalError). Left out: fragmentation and rounding, which the allocator of the
+// layer above knows.
 #pragma once
 
 #include <cstddef>
@@ -27,37 +28,40 @@ struct TagBytes {
 
 struct PoolPeak {
   std::int64_t bytes = 0;
-  Picoseconds time = 0;                  // when it was first reached, within the window
-  std::uint8_t phase = 0;                // of the activity whose change reached it
-  std::vector<TagBytes> composition;     // at that moment, largest first, nothing that is zero
+  Picoseconds time = 0;               // when it was first reached, within the window
+  std::uint8_t phase = 0;             // of the activity whose change reached it
+  std::vector<TagBytes> composition;  // at that moment, largest first, nothing that is zero
 };
 
 // An allocation that found too little room.
 struct Violation {
-  std::size_t change = 0;                // index into graph.changes(): which activity, pool, tag and bytes
+  std::size_t change = 0;  // index into graph.changes(): which activity, pool, tag and bytes
   Picoseconds time = 0;
-  std::uint8_t phase = 0;                // of the change's activity
-  std::int64_t needed_bytes = 0;         // what the pool would hold with it; over capacity by needed - capacity
-  std::vector<TagBytes> held;            // before it, largest first
+  std::uint8_t phase = 0;         // of the change's activity
+  std::int64_t needed_bytes = 0;  // the pool would hold this; over capacity by needed - capacity
+  std::vector<TagBytes> held;     // before it, largest first
 };
 
 struct MemoryLedger {
-  std::vector<PoolPeak> peaks;           // by PoolId; within the window
-  std::optional<Violation> violation;    // the first of the whole run, in the order described above
+  std::vector<PoolPeak> peaks;         // by PoolId; within the window
+  std::optional<Violation> violation;  // the first of the whole run, in the order described above
 };
 
-// Peaks count what a pool holds when the window opens (before the changes at window.from) and every change within it, both
-// ends included. The ledger goes on after a violation, as if the pool were larger: peaks say what would be needed.
-MemoryLedger account_memory(const ActivityGraph& graph, const Timeline& timeline, Window window = {});
+// Peaks count what a pool holds when the window opens (before the changes at window.from) and every
+// change within it, both ends included. The ledger goes on after a violation, as if the pool were
+// larger: peaks say what would be needed.
+MemoryLedger account_memory(const ActivityGraph& graph, const Timeline& timeline,
+                            Window window = {});
 
 struct PoolSample {
   Picoseconds time = 0;
-  std::int64_t bytes = 0;                // held after all changes at `time`
+  std::int64_t bytes = 0;  // held after all changes at `time`
 
   friend bool operator==(const PoolSample&, const PoolSample&) = default;
 };
 
 // One sample an instant at which something changed, in the order of time.
-std::vector<PoolSample> pool_series(const ActivityGraph& graph, const Timeline& timeline, PoolId pool);
+std::vector<PoolSample> pool_series(const ActivityGraph& graph, const Timeline& timeline,
+                                    PoolId pool);
 
 }  // namespace offsim::engine

@@ -104,7 +104,8 @@ double Sharing::rate_alone(DemandId demand) const {
   return rate;
 }
 
-// Makes component_ the demands that share resources with those of `seed`, directly or through others.
+// Makes component_ the demands that share resources with those of `seed`, directly or through
+// others.
 void Sharing::gather(ResourceId seed) {
   component_.clear();
   first_gathered_ = gathered_.size();
@@ -149,8 +150,9 @@ void Sharing::fill() {
   }
 }
 
-// The level at which the first resource is full if no limit stops anybody before. Everything is summed anew: subtracting
-// closed demands from running sums would leave rounding errors as large as the largest of them.
+// The level at which the first resource is full if no limit stops anybody before. Everything is
+// summed anew: subtracting closed demands from running sums would leave rounding errors as large as
+// the largest of them.
 double Sharing::next_level() {
   const auto mine = std::span(gathered_).subspan(first_gathered_);
   for (const ResourceId r : mine) {
@@ -178,7 +180,8 @@ double Sharing::next_level() {
   return level;
 }
 
-// Demands that reach their limit at or below `level` leave more for the others, so they can all be closed at once.
+// Demands that reach their limit at or below `level` leave more for the others, so they can all be
+// closed at once.
 std::size_t Sharing::close_limited(double level) {
   std::size_t closed = 0;
   for (const DemandId d : component_) {
@@ -197,7 +200,8 @@ std::size_t Sharing::close_limited(double level) {
 std::size_t Sharing::close_full(double level) {
   std::size_t closed = 0;
   const auto full = [&](const Use& use) {
-    return rooms_[index(use.resource)].level() <= level;  // its weight is not 0: an open demand uses it
+    return rooms_[index(use.resource)].level() <=
+           level;  // its weight is not 0: an open demand uses it
   };
   for (const DemandId d : component_) {
     State& state = states_[index(d)];

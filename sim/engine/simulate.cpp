@@ -1,15 +1,18 @@
 // The event loop. Ties: at one instant
 //
-//   1. work that is done         first, because what finishes has left its resources before anything else begins on them
-//   2. latencies that are over   next, because they were promised earlier than what becomes ready now
-//   3. activities made ready     last, in the order in which their last predecessor was taken; they may finish at once
+//   1. work that is done        what finishes has left its resources before anything begins on them
+//   2. latencies that are over  they were promised earlier than what becomes ready now
+//   3. activities made ready    in the order in which their last predecessor was taken; some finish
+//                               at once
 //
-// and within each by id (of the demand, then of the activity). The rates are solved once, after all of it. No time depends
-// on this order: marks are made from the clock at the instant, and sharing.h sums by id. It is fixed all the same, so that
-// nothing has to be proved to know that two runs are equal.
+// and within each by id (of the demand, then of the activity). The rates are solved once, after all
+// of it. No time depends on this order: marks are made from the clock at the instant, and sharing.h
+// sums by id. It is fixed all the same, so that nothing has to be proved to know that two runs are
+// equal.
 //
-// Each demand keeps a clock of the work that every one of its members has received. A member that begins at clock c with
-// amount a is done at mark c + a, whoever comes and goes meanwhile; the smallest mark is the next to be done.
+// Each demand keeps a clock of the work that every one of its members has received. A member that
+// begins at clock c with amount a is done at mark c + a, whoever comes and goes meanwhile; the
+// smallest mark is the next to be done.
 #include "sim/engine/simulate.h"
 
 #include <algorithm>
@@ -37,16 +40,15 @@ struct Mark {
 template <class T>
 using EarliestFirst = std::priority_queue<T, std::vector<T>, std::greater<>>;
 
-// The members of a demand that are at work, and the work each has received: clock + rate * (now - since).
+// The members of a demand that are at work, and the work each has received: clock + rate * (now -
+// since).
 struct Running {
   double clock = 0;
   double rate = 0;
   Picoseconds since = 0;
   EarliestFirst<Mark> marks;
 
-  double clock_at(Picoseconds now) const {
-    return clock + rate * to_seconds(now - since).value;
-  }
+  double clock_at(Picoseconds now) const { return clock + rate * to_seconds(now - since).value; }
   void set_rate(double new_rate, Picoseconds now) {
     if (new_rate != rate) {
       clock = clock_at(now);
@@ -218,12 +220,12 @@ class Simulation {
   Timeline timeline_;
   Picoseconds now_ = 0;
   std::size_t finished_ = 0;
-  std::vector<std::uint32_t> predecessors_left_;   // by ActivityId
-  std::vector<Running> running_;                   // by DemandId
-  Tournament next_done_;                           // by DemandId
-  EarliestFirst<Waiting> waiting_;                 // for the end of their latency
+  std::vector<std::uint32_t> predecessors_left_;  // by ActivityId
+  std::vector<Running> running_;                  // by DemandId
+  Tournament next_done_;                          // by DemandId
+  EarliestFirst<Waiting> waiting_;                // for the end of their latency
   std::vector<ActivityId> ready_;
-  std::vector<Picoseconds> busy_since_;            // by ResourceId; kEndOfTime when idle
+  std::vector<Picoseconds> busy_since_;  // by ResourceId; kEndOfTime when idle
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
 // Simulated time: an integer number of picoseconds since the start of the run.
 //
-// Integers make sums exact and two runs equal bit for bit. A picosecond is 1e-12 s; 2^63 of them are 106 days, and no run
-// may be longer (kEndOfTime). Seconds become picoseconds in one place, to_picoseconds().
+// Integers make sums exact and two runs equal bit for bit. A picosecond is 1e-12 s; 2^63 of them
+// are 106 days, and no run may be longer (kEndOfTime). Seconds become picoseconds in one place,
+// to_picoseconds().
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// The earliest of a fixed number of times, each of which changes often: a complete binary tree of minima.
-// O(log n) to set one, O(log n) to find the earliest; of equals the one with the lowest number.
+// The earliest of a fixed number of times, each of which changes often: a complete binary tree of
+// minima. O(log n) to set one, O(log n) to find the earliest; of equals the one with the lowest
+// number.
 #pragma once
 
 #include <algorithm>

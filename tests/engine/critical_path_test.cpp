@@ -16,12 +16,13 @@ using testing::IsEmpty;
 constexpr std::uint8_t kCopy = 1;
 constexpr std::uint8_t kKernel = 2;
 
-//   copy 0: 0-10    kernel 2: 10-15 (after 0)    copy 3: 15-40 (after 1 and 2)    kernel 4: 10-30 (after 0)
-//   copy 1: 0-12
+//   copy 0: 0-10    kernel 2: 10-15 (after 0)    copy 3: 15-40 (after 1 and 2)    kernel 4: 10-30
+//   (after 0) copy 1: 0-12
 class Path : public testing::Test {
  protected:
   void SetUp() override {
-    const auto add = [&](Picoseconds latency, std::uint8_t cause, std::uint8_t phase, std::vector<std::uint32_t> after) {
+    const auto add = [&](Picoseconds latency, std::uint8_t cause, std::uint8_t phase,
+                         std::vector<std::uint32_t> after) {
       const auto id = builder.add({.latency = latency, .cause = cause, .phase = phase});
       for (const std::uint32_t before : after) {
         builder.edge(ActivityId(before), id);
@@ -43,9 +44,11 @@ class Path : public testing::Test {
 
 TEST_F(Path, FollowsWhoFinishedLast) {
   const CriticalPath path = critical_path(graph, timeline);
-  EXPECT_THAT(path.segments, ElementsAre(Segment{ActivityId{0}, 0, 10}, Segment{ActivityId{2}, 10, 15},
-                                         Segment{ActivityId{3}, 15, 40}));
-  EXPECT_THAT(path.shares, ElementsAre(Share{kCopy, 0, 10}, Share{kCopy, 1, 25}, Share{kKernel, 0, 5}));
+  EXPECT_THAT(path.segments,
+              ElementsAre(Segment{ActivityId{0}, 0, 10}, Segment{ActivityId{2}, 10, 15},
+                          Segment{ActivityId{3}, 15, 40}));
+  EXPECT_THAT(path.shares,
+              ElementsAre(Share{kCopy, 0, 10}, Share{kCopy, 1, 25}, Share{kKernel, 0, 5}));
   EXPECT_EQ(path.of_cause(kCopy), 35);
   EXPECT_EQ(path.of_cause(kKernel), 5);
   EXPECT_EQ(path.of_cause(0), 0);
@@ -54,17 +57,20 @@ TEST_F(Path, FollowsWhoFinishedLast) {
 
 TEST_F(Path, IsCutByTheWindow) {
   const CriticalPath path = critical_path(graph, timeline, {12, 20});
-  EXPECT_THAT(path.segments, ElementsAre(Segment{ActivityId{2}, 12, 15}, Segment{ActivityId{3}, 15, 20}));
+  EXPECT_THAT(path.segments,
+              ElementsAre(Segment{ActivityId{2}, 12, 15}, Segment{ActivityId{3}, 15, 20}));
   EXPECT_EQ(path.idle, 0);
 }
 
 TEST_F(Path, ASegmentThatOnlyTouchesTheWindowIsNotInIt) {
-  EXPECT_THAT(critical_path(graph, timeline, {10, 15}).segments, ElementsAre(Segment{ActivityId{2}, 10, 15}));
+  EXPECT_THAT(critical_path(graph, timeline, {10, 15}).segments,
+              ElementsAre(Segment{ActivityId{2}, 10, 15}));
 }
 
 TEST_F(Path, WhatLiesBeyondItsEndIsIdle) {
   const CriticalPath path = critical_path(graph, timeline, {}, ActivityId{4});
-  EXPECT_THAT(path.segments, ElementsAre(Segment{ActivityId{0}, 0, 10}, Segment{ActivityId{4}, 10, 30}));
+  EXPECT_THAT(path.segments,
+              ElementsAre(Segment{ActivityId{0}, 0, 10}, Segment{ActivityId{4}, 10, 30}));
   EXPECT_EQ(path.idle, 10);
 }
 
@@ -114,7 +120,8 @@ RC_GTEST_PROP(PathProperty, SegmentsFollowEachOtherAndSumToTheWindow, ()) {
     sum += share.time;
   }
   RC_ASSERT(sum == window.to - window.from);
-  RC_ASSERT(path.idle == std::max<Picoseconds>(0, window.to - std::max(window.from, timeline.makespan)));
+  RC_ASSERT(path.idle ==
+            std::max<Picoseconds>(0, window.to - std::max(window.from, timeline.makespan)));
 }
 
 }  // namespace

@@ -38,7 +38,9 @@ class DagFile : public testing::Test {
 };
 
 TEST_F(DagFile, CommentsBlanksAndLineEndsOfAnyKindMeanNothing) {
-  Dag dag = read("# text\r\n\r\n@resource cpu exec 5 # five\r\n\t 3  exec\tcpu 10\r\n1 exec cpu 5 3 3 #3\r\n 8 exec cpu 5 1 3");
+  Dag dag = read(
+      "# text\r\n\r\n@resource cpu exec 5 # five\r\n\t 3  exec\tcpu 10\r\n1 exec cpu 5 3 3 #3\r\n "
+      "8 exec cpu 5 1 3");
   EXPECT_THAT(dag.ids, ElementsAre(3, 1, 8));
   EXPECT_EQ(dag.edges, 4);
   EXPECT_THAT(simulate(std::move(dag.builder).build()).finish,
@@ -53,7 +55,9 @@ TEST_F(DagFile, TheSameLinksInAnotherOrderAreTheSameDemand) {
 TEST_F(DagFile, AnEmptyFileIsAnEmptyGraph) { EXPECT_EQ(read("").ids.size(), 0); }
 
 TEST_F(DagFile, RatesAreReadInEveryNotation) {
-  const auto graph = std::move(read("@resource a link 4.0000000000000000e+14\n@resource b exec 0.5\n").builder).build();
+  const auto graph =
+      std::move(read("@resource a link 4.0000000000000000e+14\n@resource b exec 0.5\n").builder)
+          .build();
   EXPECT_EQ(graph.resources()[0].capacity, 4e14);
   EXPECT_EQ(graph.resources()[1].capacity, 0.5);
 }
@@ -65,8 +69,10 @@ TEST_F(DagFile, EveryMistakeHasItsPlace) {
       {"0 xfer + 5", ":4:8: unknown resource ''; the name of an @resource line above"},
       {"0 xfer a+ 5", ":4:10: unknown resource ''; the name of an @resource line above"},
       {"0 xfer a+a 5", ":4:8: 'a+a' names a link twice; each link once"},
-      {"0 exec a 5", ":4:8: exec on resource 'a' of the other kind; exec on an exec resource, xfer over links"},
-      {"0 xfer cpu 5", ":4:8: xfer on resource 'cpu' of the other kind; exec on an exec resource, xfer over links"},
+      {"0 exec a 5",
+       ":4:8: exec on resource 'a' of the other kind; exec on an exec resource, xfer over links"},
+      {"0 xfer cpu 5",
+       ":4:8: xfer on resource 'cpu' of the other kind; exec on an exec resource, xfer over links"},
       {"0 exec cpu+cpu 5", ":4:8: 'cpu+cpu' is no exec resource; exec on one resource"},
       {"0 copy a 5", ":4:3: unknown kind of activity 'copy'; exec or xfer"},
       {"0 exec cpu 5\n0 exec cpu 5", ":5:1: ID 0 is there twice; one line each"},
@@ -94,14 +100,16 @@ TEST_F(DagFile, EveryMistakeHasItsPlace) {
       {"@resource c link", ":4:17: not a resource line; @resource NAME exec|link RATE"},
       {"@resource c link 5 6", ":4:20: not a resource line; @resource NAME exec|link RATE"},
       {"@resource c disk 5", ":4:13: unknown kind of resource 'disk'; exec or link"},
-      {"@resource c+d link 5", ":4:11: a resource is named 'c+d'; a name without '+', which joins links"},
+      {"@resource c+d link 5",
+       ":4:11: a resource is named 'c+d'; a name without '+', which joins links"},
       {"@resource a link 5", ":4:11: resource 'a' is declared twice; one @resource line each"},
       {"@resource c link 0", ":4:18: '0' is no rate; a number from 1e-30 to 1e30"},
       {"@resource c link -1", ":4:18: '-1' is no rate; a number from 1e-30 to 1e30"},
       {"@resource c link inf", ":4:18: 'inf' is no rate; a number from 1e-30 to 1e30"},
       {"@resource c link nan", ":4:18: 'nan' is no rate; a number from 1e-30 to 1e30"},
       {"@resource c link 5GB", ":4:18: '5GB' is no rate; a number from 1e-30 to 1e30"},
-      {std::string("0 exec cpu 5\0 0", 15), ":4:12: '5?' is no amount; a whole number from 1 to 9007199254740992"},
+      {std::string("0 exec cpu 5\0 0", 15),
+       ":4:12: '5?' is no amount; a whole number from 1 to 9007199254740992"},
   };
   for (const auto& [line, message] : table) {
     EXPECT_EQ(complaint(head + line + "\n"), message) << line;

@@ -85,10 +85,12 @@ TEST_F(Graph, WhatNeverEndsIsRefused) {
   EXPECT_THROW(builder.add_resource("endless", kUnlimitedRate), InternalError);
   EXPECT_THROW(builder.demand(0, 1, {}), InternalError);
   EXPECT_THROW(builder.demand(1, 0, {}), InternalError);
-  EXPECT_THROW(builder.demand(kUnlimitedRate, 1, {}), InternalError);  // nothing would bound its rate
-  EXPECT_THROW(builder.add({.amount = 1}), InternalError);             // work without a demand
+  EXPECT_THROW(builder.demand(kUnlimitedRate, 1, {}),
+               InternalError);                              // nothing would bound its rate
+  EXPECT_THROW(builder.add({.amount = 1}), InternalError);  // work without a demand
   EXPECT_THROW(builder.add({.amount = -1}), InternalError);
-  EXPECT_THROW(builder.add({.amount = kUnlimitedRate, .demand = builder.demand(1, 1, {})}), InternalError);
+  EXPECT_THROW(builder.add({.amount = kUnlimitedRate, .demand = builder.demand(1, 1, {})}),
+               InternalError);
   EXPECT_THROW(builder.add({.latency = -1}), InternalError);
 }
 
@@ -118,7 +120,8 @@ TEST_F(Graph, AnEdgeToItselfIsACycle) {
 }
 
 TEST_F(Graph, IsDrawnWithItsTimes) {
-  const auto second = builder.add({.latency = 500'000'000'000, .label = builder.label("say \"b\"")});
+  const auto second =
+      builder.add({.latency = 500'000'000'000, .label = builder.label("say \"b\"")});
   const auto first = builder.add({.latency = 1'000'000'000'000, .label = builder.label("a")});
   builder.edge(first, second);
   const ActivityGraph graph = std::move(builder).build();

@@ -77,7 +77,7 @@ TEST_F(Memory, OneByteMoreDoesNot) {
 
 TEST_F(Memory, AnAllocationIssuedBeforeAFreeAtTheSameInstantCountsBeforeIt) {
   change(0, At::kStart, weights, 60);
-  change(1, At::kStart, grads, 60);      // both at 10 ps
+  change(1, At::kStart, grads, 60);  // both at 10 ps
   change(0, At::kFinish, weights, -60);
   const MemoryLedger result = ledger();
   ASSERT_TRUE(result.violation);
@@ -111,10 +111,10 @@ TEST_F(Memory, TheSeriesHasOneSampleAnInstant) {
 }
 
 TEST_F(Memory, AWindowCountsWhatIsHeldWhenItOpens) {
-  change(0, At::kStart, weights, 80);   // at 0
-  change(0, At::kFinish, weights, -50); // at 10: 30 are left when the window opens
-  change(2, At::kStart, grads, 10);     // at 20
-  change(3, At::kStart, grads, 50);     // at 30, after it
+  change(0, At::kStart, weights, 80);    // at 0
+  change(0, At::kFinish, weights, -50);  // at 10: 30 are left when the window opens
+  change(2, At::kStart, grads, 10);      // at 20
+  change(3, At::kStart, grads, 50);      // at 30, after it
   const MemoryLedger result = ledger({15, 25});
   EXPECT_EQ(result.peaks[0].bytes, 40);
   EXPECT_EQ(result.peaks[0].time, 20);
@@ -123,9 +123,9 @@ TEST_F(Memory, AWindowCountsWhatIsHeldWhenItOpens) {
 
 TEST_F(Memory, AWindowHasBothItsEnds) {
   change(0, At::kStart, weights, 20);
-  change(1, At::kStart, weights, 30);   // at 10, where the window opens
+  change(1, At::kStart, weights, 30);  // at 10, where the window opens
   change(1, At::kStart, weights, -30);
-  change(2, At::kStart, grads, 5);      // at 20, where it closes
+  change(2, At::kStart, grads, 5);  // at 20, where it closes
   EXPECT_EQ(ledger({10, 20}).peaks[0].bytes, 50);
   EXPECT_EQ(account_memory(graph, timeline, {11, 20}).peaks[0].bytes, 25);
   EXPECT_EQ(account_memory(graph, timeline, {11, 19}).peaks[0].bytes, 20);
@@ -141,7 +141,7 @@ TEST_F(Memory, AViolationBeforeTheWindowIsStillOne) {
 }
 
 TEST_F(Memory, PoolsAreApart) {
-  const auto host = builder.add_pool("host");   // without a limit
+  const auto host = builder.add_pool("host");  // without a limit
   builder.change(ActivityId{2}, At::kStart, host, weights, std::int64_t{1} << 60);
   change(0, At::kStart, weights, 100);
   const MemoryLedger result = ledger();

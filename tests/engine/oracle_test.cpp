@@ -24,7 +24,7 @@ class Oracle : public testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(Oracle, FinishTimesAreThoseComputedByHand) {
   std::ifstream in(GetParam());
-  std::map<std::int64_t, Picoseconds> expected;   // "# expect ID SECONDS"
+  std::map<std::int64_t, Picoseconds> expected;  // "# expect ID SECONDS"
   for (std::string line; std::getline(in, line);) {
     std::istringstream words(line);
     std::string hash;

@@ -14,15 +14,19 @@
 namespace offsim::engine {
 namespace {
 
-// Every activity's end is rounded by half a picosecond, and what that shifts is shifted again by those that follow.
-double slack_s(const ActivityGraph& graph) { return 1e-11 * (1.0 + static_cast<double>(graph.size())); }
+// Every activity's end is rounded by half a picosecond, and what that shifts is shifted again by
+// those that follow.
+double slack_s(const ActivityGraph& graph) {
+  return 1e-11 * (1.0 + static_cast<double>(graph.size()));
+}
 
 RC_GTEST_PROP(SimulateProperty, AgreesWithThePlainSimulation, ()) {
   const ActivityGraph graph = random_plan().build();
   const Timeline timeline = simulate(graph);
   const auto reference = reference::finish_times(graph);
   for (std::size_t i = 0; i < graph.size(); ++i) {
-    RC_ASSERT(std::abs(to_seconds(timeline.finish[i]).value - reference[i]) <= 1e-9 * reference[i] + slack_s(graph));
+    RC_ASSERT(std::abs(to_seconds(timeline.finish[i]).value - reference[i]) <=
+              1e-9 * reference[i] + slack_s(graph));
   }
 }
 
@@ -37,11 +41,13 @@ RC_GTEST_PROP(SimulateProperty, EverythingStartsWhenItsLastPredecessorFinishes, 
     RC_ASSERT(timeline.finish[i] >= timeline.start[i] + graph.latencies()[i]);
   }
   RC_ASSERT(timeline.start == ready);
-  RC_ASSERT(timeline.makespan == std::accumulate(timeline.finish.begin(), timeline.finish.end(), Picoseconds{0},
-                                                 [](Picoseconds a, Picoseconds b) { return std::max(a, b); }));
+  RC_ASSERT(timeline.makespan ==
+            std::accumulate(timeline.finish.begin(), timeline.finish.end(), Picoseconds{0},
+                            [](Picoseconds a, Picoseconds b) { return std::max(a, b); }));
 }
 
-// Work is conserved: a resource that is the only thing in anybody's way runs at exactly its capacity while it is busy.
+// Work is conserved: a resource that is the only thing in anybody's way runs at exactly its
+// capacity while it is busy.
 RC_GTEST_PROP(SimulateProperty, ASaturatedResourceWorksAtExactlyItsCapacity, ()) {
   Plan plan = random_plan();
   plan.needs.assign(1, {kUnlimitedRate, 1, {{ResourceId{0}, 2.0}}});
@@ -62,7 +68,8 @@ RC_GTEST_PROP(SimulateProperty, NoResourceDoesMoreThanItsCapacity, ()) {
   const auto used = resource_use(graph, timeline);
   for (std::size_t r = 0; r < used.size(); ++r) {
     const double capacity = plan.capacities[r];
-    RC_ASSERT(used[r] <= capacity * (to_seconds(timeline.busy[r]).value * (1 + 1e-12) + slack_s(graph)));
+    RC_ASSERT(used[r] <=
+              capacity * (to_seconds(timeline.busy[r]).value * (1 + 1e-12) + slack_s(graph)));
     RC_ASSERT(timeline.busy[r] <= timeline.makespan);
   }
 }
@@ -79,7 +86,8 @@ RC_GTEST_PROP(SimulateProperty, NothingIsFasterThanItWouldBeAlone, ()) {
       }
       alone = graph.amounts()[i] / rate;
     }
-    const double took = to_seconds(timeline.finish[i] - timeline.start[i] - graph.latencies()[i]).value;
+    const double took =
+        to_seconds(timeline.finish[i] - timeline.start[i] - graph.latencies()[i]).value;
     RC_ASSERT(took >= alone * (1 - 1e-12) - slack_s(graph));
   }
 }
@@ -121,7 +129,10 @@ TEST(Determinism, EveryCompilerAndBuildGivesTheSameBytes) {
     }
   }
   for (std::size_t i = 0; i < 5000; ++i) {
-    plan.steps.push_back({0.1 * static_cast<double>(draw(1000)), draw(20), static_cast<Picoseconds>(draw(1'000'000)), {}});
+    plan.steps.push_back({0.1 * static_cast<double>(draw(1000)),
+                          draw(20),
+                          static_cast<Picoseconds>(draw(1'000'000)),
+                          {}});
     if (i > 0) {
       plan.steps.back().after.push_back(i - 1 - draw(std::min<std::size_t>(i, 64)));
     }

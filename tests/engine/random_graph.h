@@ -9,7 +9,8 @@
 
 namespace offsim::engine {
 
-// Everything a GraphBuilder is told, so that a test can build the graph, and build it again with something changed.
+// Everything a GraphBuilder is told, so that a test can build the graph, and build it again with
+// something changed.
 struct Plan {
   struct Need {
     double rate_limit = kUnlimitedRate;
@@ -20,14 +21,16 @@ struct Plan {
     double amount = 0;
     std::size_t need = 0;
     Picoseconds latency = 0;
-    std::vector<std::size_t> after;   // earlier steps
+    std::vector<std::size_t> after;  // earlier steps
   };
   std::vector<double> capacities;
   std::vector<Need> needs;
   std::vector<Step> steps;
 
-  // Step order[i] becomes activity i; by default in order. Amounts, capacities, rate limits are multiplied.
-  ActivityGraph build(std::vector<std::size_t> order = {}, double amounts = 1, double rates = 1) const {
+  // Step order[i] becomes activity i; by default in order. Amounts, capacities, rate limits are
+  // multiplied.
+  ActivityGraph build(std::vector<std::size_t> order = {}, double amounts = 1,
+                      double rates = 1) const {
     GraphBuilder builder;
     for (const double capacity : capacities) {
       builder.add_resource("r", capacity * rates);

@@ -5,10 +5,12 @@
 
 namespace offsim::engine::reference {
 
-std::vector<double> rates(std::span<const Resource> resources, std::span<const Demand> demands, std::span<const Use> uses,
-                          std::span<const std::uint32_t> members) {
+std::vector<double> rates(std::span<const Resource> resources, std::span<const Demand> demands,
+                          std::span<const Use> uses, std::span<const std::uint32_t> members) {
   std::vector<std::optional<double>> rate(demands.size());
-  const auto uses_of = [&](std::size_t d) { return uses.subspan(demands[d].first_use, demands[d].use_count); };
+  const auto uses_of = [&](std::size_t d) {
+    return uses.subspan(demands[d].first_use, demands[d].use_count);
+  };
 
   // The level at which demand d is stopped if every demand without a rate rises with it.
   const auto bound = [&](std::size_t d) {
@@ -94,7 +96,8 @@ std::vector<double> finish_times(const ActivityGraph& graph) {
     }
     const auto rate = rates(graph.resources(), graph.demand_list(), graph.use_list(), members);
     const auto time_left = [&](std::size_t i) {
-      return state[i] == State::kWaiting ? latency_left[i] : left[i] / rate[index(graph.demands()[i])];
+      return state[i] == State::kWaiting ? latency_left[i]
+                                         : left[i] / rate[index(graph.demands()[i])];
     };
     std::optional<double> step;
     for (std::size_t i = 0; i < count; ++i) {
@@ -106,7 +109,8 @@ std::vector<double> finish_times(const ActivityGraph& graph) {
       return finish;
     }
     for (std::size_t i = 0; i < count; ++i) {
-      const bool ends = (state[i] == State::kWaiting || state[i] == State::kWorking) && time_left(i) == *step;
+      const bool ends =
+          (state[i] == State::kWaiting || state[i] == State::kWorking) && time_left(i) == *step;
       if (state[i] == State::kWaiting) {
         latency_left[i] = ends ? 0 : latency_left[i] - *step;
       } else if (state[i] == State::kWorking) {

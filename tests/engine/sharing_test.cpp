@@ -33,7 +33,7 @@ class Shared {
       sharing_.remove(DemandId(demand));
     }
   }
-  std::vector<double> rates() {   // 0 for demands without members
+  std::vector<double> rates() {  // 0 for demands without members
     sharing_.solve();
     std::vector<double> result(members_.size());
     for (std::size_t d = 0; d < members_.size(); ++d) {
@@ -120,7 +120,8 @@ TEST(Sharing, ADuplexLimitIsAResourceOfItsOwn) {
 
 TEST(Sharing, ReadsAndWritesOfADriveKeepItBusyTogether) {
   // r/6 + w/2 <= 1 with equal rates: r = w = 1.5.
-  const Plan plan{{1}, {{kUnlimitedRate, 1, {{kA, 1.0 / 6}}}, {kUnlimitedRate, 1, {{kA, 1.0 / 2}}}}, {}};
+  const Plan plan{
+      {1}, {{kUnlimitedRate, 1, {{kA, 1.0 / 6}}}, {kUnlimitedRate, 1, {{kA, 1.0 / 2}}}}, {}};
   EXPECT_THAT(rates_of(plan, {1, 1}), ElementsAre(DoubleEq(1.5), DoubleEq(1.5)));
 }
 
@@ -130,11 +131,14 @@ TEST(Sharing, ALimitAloneNeedsNoResource) {
 }
 
 TEST(Sharing, RoundingLeavesNobodyWithoutARate) {
-  // Demand 0 is held up at b, and that leaves less than nothing of a when it is computed in doubles.
-  const Plan plan{{0.01904761904761905, 0.2},
-                  {{kUnlimitedRate, 1, {{kA, 0.2}, {kB, 2.1}}}, {kUnlimitedRate, 1e-20, {{kA, 0.2}}}},
-                  {}};
-  EXPECT_THAT(rates_of(plan, {1, 1}), ElementsAre(DoubleEq(0.2 / 2.1), DoubleEq(1e-20 * 0.2 / 2.1)));
+  // Demand 0 is held up at b, and that leaves less than nothing of a when it is computed in
+  // doubles.
+  const Plan plan{
+      {0.01904761904761905, 0.2},
+      {{kUnlimitedRate, 1, {{kA, 0.2}, {kB, 2.1}}}, {kUnlimitedRate, 1e-20, {{kA, 0.2}}}},
+      {}};
+  EXPECT_THAT(rates_of(plan, {1, 1}),
+              ElementsAre(DoubleEq(0.2 / 2.1), DoubleEq(1e-20 * 0.2 / 2.1)));
 }
 
 TEST(Sharing, SolveListsWhatChangedAndNothingElse) {
@@ -159,7 +163,8 @@ TEST(Sharing, SolveListsWhatChangedAndNothingElse) {
   EXPECT_TRUE(shared.sharing().in_use(kB));
 }
 
-// Members come and go; after each change the rates are those of the reference, and those of a solver that starts afresh.
+// Members come and go; after each change the rates are those of the reference, and those of a
+// solver that starts afresh.
 RC_GTEST_PROP(SharingProperty, MatchesTheReferenceThroughChanges, ()) {
   const Plan plan = random_sharing();
   Shared shared(plan);
@@ -177,8 +182,8 @@ RC_GTEST_PROP(SharingProperty, MatchesTheReferenceThroughChanges, ()) {
   }
 }
 
-// The definition itself: within capacities and limits, and everybody is at its limit or on a full resource where nobody
-// that uses it has a higher rate for its weight.
+// The definition itself: within capacities and limits, and everybody is at its limit or on a full
+// resource where nobody that uses it has a higher rate for its weight.
 RC_GTEST_PROP(SharingProperty, IsFeasibleAndNobodyCanGetMore, ()) {
   Shared shared(random_sharing());
   for (std::size_t d = 0; d < shared.size(); ++d) {
@@ -199,10 +204,12 @@ RC_GTEST_PROP(SharingProperty, IsFeasibleAndNobodyCanGetMore, ()) {
     RC_ASSERT(rates[d] <= graph.demand_list()[d].rate_limit);
     bool stopped = rates[d] == graph.demand_list()[d].rate_limit;
     for (const Use& use : graph.uses(DemandId(d))) {
-      bool largest = used[index(use.resource)] >= graph.resources()[index(use.resource)].capacity * (1 - 1e-9);
+      bool largest =
+          used[index(use.resource)] >= graph.resources()[index(use.resource)].capacity * (1 - 1e-9);
       for (std::size_t other = 0; other < rates.size(); ++other) {
         for (const Use& theirs : graph.uses(DemandId(other))) {
-          largest = largest && (theirs.resource != use.resource || normalized(other) <= normalized(d) * (1 + 1e-9));
+          largest = largest && (theirs.resource != use.resource ||
+                                normalized(other) <= normalized(d) * (1 + 1e-9));
         }
       }
       stopped = stopped || largest;

@@ -17,7 +17,9 @@ constexpr Picoseconds kMicrosecond = 1'000'000;
 // One link of 10 units/s.
 class Simulate : public testing::Test {
  protected:
-  ActivityId send(double amount, Picoseconds latency = 0) { return builder.add({amount, on_link, latency}); }
+  ActivityId send(double amount, Picoseconds latency = 0) {
+    return builder.add({amount, on_link, latency});
+  }
   Timeline run() { return simulate(graph = std::move(builder).build()); }
 
   GraphBuilder builder;
@@ -30,6 +32,18 @@ TEST_F(Simulate, NothingTakesNoTime) {
   const Timeline timeline = run();
   EXPECT_EQ(timeline.makespan, 0);
   EXPECT_THAT(timeline.busy, ElementsAre(0));
+}
+
+// The first run in sim/engine/README.md.
+TEST(Readme, TheFirstRunTakesWhatItSays) {
+  GraphBuilder builder;
+  const ResourceId link = builder.add_resource("link", 50e9);  // bytes a second
+  const DemandId copy = builder.demand(kUnlimitedRate, 1, std::vector<Use>{{link, 1}});
+  const ActivityId first = builder.add({.amount = 1e9, .demand = copy});
+  const ActivityId second = builder.add({.amount = 2e9, .demand = copy, .latency = 9'000'000});
+  builder.edge(first, second);
+  const ActivityGraph graph = std::move(builder).build();
+  EXPECT_EQ(simulate(graph).makespan, 60'000 * kMicrosecond + 9 * kMicrosecond);
 }
 
 TEST_F(Simulate, LatencyComesBeforeWorkAndUsesNothing) {
@@ -48,7 +62,8 @@ TEST_F(Simulate, AnActivityOfAmountZeroTakesItsLatencyOnly) {
   builder.edge(join, after);
   const Timeline timeline = run();
   EXPECT_THAT(timeline.start, ElementsAre(0, 9 * kMicrosecond, 9 * kMicrosecond));
-  EXPECT_THAT(timeline.finish, ElementsAre(9 * kMicrosecond, 9 * kMicrosecond, 9 * kMicrosecond + 1));
+  EXPECT_THAT(timeline.finish,
+              ElementsAre(9 * kMicrosecond, 9 * kMicrosecond, 9 * kMicrosecond + 1));
 }
 
 TEST_F(Simulate, ASuccessorStartsAtTheLatestFinish) {
@@ -71,15 +86,16 @@ TEST_F(Simulate, EdgesMayLeadToSmallerIds) {
 TEST_F(Simulate, WhoComesLaterSharesFromThenOn) {
   send(10);
   send(10, kSecond / 2);
-  // Half a second alone: 5 of 10 done. Then 5 each a second: the first is done at 1.5 s, the second has 5 left.
+  // Half a second alone: 5 of 10 done. Then 5 each a second: the first is done at 1.5 s, the second
+  // has 5 left.
   EXPECT_THAT(run().finish, ElementsAre(kSecond * 3 / 2, kSecond * 2));
 }
 
 TEST_F(Simulate, WeightsAndLimitsHold) {
   const std::vector<Use> uses{{link, 1}};
-  builder.add({4, builder.demand(2, 1, uses)});                 // limited to 2 a second
-  builder.add({12, builder.demand(kUnlimitedRate, 3, uses)});   // three parts of the other 8
-  builder.add({6, builder.demand(kUnlimitedRate, 1, uses)});    // one part
+  builder.add({4, builder.demand(2, 1, uses)});                // limited to 2 a second
+  builder.add({12, builder.demand(kUnlimitedRate, 3, uses)});  // three parts of the other 8
+  builder.add({6, builder.demand(kUnlimitedRate, 1, uses)});   // one part
   // 2 s: 0 is done; 1 has done 12; 2 has done 4. Then 2 has all of the link: 2 more units in 0.2 s.
   EXPECT_THAT(run().finish, ElementsAre(2 * kSecond, 2 * kSecond, kSecond * 22 / 10));
 }
@@ -119,7 +135,7 @@ TEST_F(Simulate, EndsAreRoundedToTheNearestPicosecond) {
 TEST_F(Simulate, ALongChainIsAsLongAsItsWork) {
   ActivityId last = send(1e-6);
   for (int i = 1; i < 100'000; ++i) {
-    const auto next = send(1e-6);   // a tenth of a microsecond each
+    const auto next = send(1e-6);  // a tenth of a microsecond each
     builder.edge(last, next);
     last = next;
   }
@@ -159,7 +175,8 @@ TEST_F(Simulate, WorkBeyondTheClockIsRefused) {
 }
 
 TEST_F(Simulate, WorkThatLooksEndlessWhileItSharesMayStillEnd) {
-  // Alone 100 days; while the other runs twice that, which the clock cannot hold, but that is over after a second.
+  // Alone 100 days; while the other runs twice that, which the clock cannot hold, but that is over
+  // after a second.
   const double hundred_days = 100.0 * 86'400;
   send(10 * hundred_days);
   send(5);
