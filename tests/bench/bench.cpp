@@ -10,13 +10,14 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
+#include <iostream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "sim/cli/dag.h"
 #include "sim/engine/critical_path.h"
 #include "sim/engine/dag_file.h"
 #include "sim/engine/sharing.h"
@@ -142,13 +143,12 @@ std::string ratio(double ours, double theirs) {
   return ours > 0 && theirs > 0 ? fmt::format("{:.2f}", theirs / ours) : "-";
 }
 
-void compare() {
-  const double empty_mib =
-      run(OFFSIM_PROGRAM " dag", OFFSIM_SMALLEST).value_or(Measured{}).peak_rss_mib;
+void compare(const std::string& self) {
+  const double empty_mib = run(self + " --dag", OFFSIM_SMALLEST).value_or(Measured{}).peak_rss_mib;
   fmt::print("\n{:<29}{:>14}{:>14}{:>14}{:>16}{:>14}{:>18}\n", "DAG", "offsim", "SimGrid lazy",
              "bare floor", "times SimGrid", "times floor", "bytes/activity");
   for (const Case& one : kCases) {
-    Program offsim{OFFSIM_PROGRAM " dag", {}, 0};
+    Program offsim{self + " --dag", {}, 0};
     Program floor{OFFSIM_FLOOR, {}, 0};
     Program simgrid{*OFFSIM_SIMGRID != 0 ? OFFSIM_SIMGRID " --lazy" : "", {}, 0};
     for (int i = 0; i < kRepeats; ++i) {  // in turn, so that a busy machine is fair to all
@@ -169,6 +169,9 @@ void compare() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  if (argc == 3 && std::string_view(argv[1]) == "--dag") {
+    return offsim::cli::run_dag({argv[2], ""}, std::cout, std::cerr);
+  }
   const bool only_own = argc > 1;
   for (const Case& one : kCases) {
     benchmark::RegisterBenchmark(fmt::format("simulate/{}", one.file).c_str(), BM_Simulate,
@@ -186,7 +189,7 @@ int main(int argc, char** argv) {
   }
   benchmark::RunSpecifiedBenchmarks();
   if (!only_own) {
-    compare();
+    compare(argv[0]);
   }
   return 0;
 }
