@@ -93,6 +93,7 @@ void Tape::linear(std::int64_t rows, std::int64_t in, std::int64_t out, bool bia
   if (cast_input || input != Input::kWideAgain) {
     save(act() * rows * in);
   }
+  recompute_kernels_ = forward_.size();
   product(forward_, rows, out, in);
   product(backward_, rows, in, out);  // of the input
   product(backward_, in, out, rows);  // of the weight
@@ -110,6 +111,8 @@ void Tape::linear(std::int64_t rows, std::int64_t in, std::int64_t out, bool bia
     stream(backward_, 3 * residual() * rows * in);
   }
 }
+
+void Tape::split(std::int64_t n) { stream(backward_, 2 * act() * n); }
 
 void Tape::rotary(std::int64_t n) {
   const bool autocast = numerics_ == Numerics::kAutocast;  // the table is fp32 there
@@ -202,15 +205,17 @@ void Tape::gelu_new(std::int64_t n) {
 void Tape::embedding(std::int64_t rows, std::int64_t width, std::int64_t vocabulary,
                      bool positions) {
   const std::int64_t n = rows * width;
-  const int tables = positions ? 2 : 1;
-  stream(forward_, 2 * residual() * n, tables);
+  stream(forward_, 2 * residual() * n, positions ? 2 : 1);
   if (positions) {
     stream(forward_, 3 * residual() * n);
   }
-  tiny(forward_, 20);                                  // positions, rotary table, mask, labels
+  tiny(forward_, positions ? 5 : 12);                  // positions, rotary table, mask, labels
   stream(backward_, residual() * vocabulary * width);  // zeros
   indexed(backward_, 2 * n, 3 * residual() * n, 2);    // sorted sums, scatter
-  tiny(backward_, 10 * tables);
+  tiny(backward_, 10);
+  if (positions) {  // a small table is summed by one kernel
+    indexed(backward_, n, residual() * n);
+  }
 }
 
 void Tape::loss(std::int64_t rows, std::int64_t vocabulary) {

@@ -39,6 +39,8 @@ class Tape {
     kNarrow      // a product's or activation's result, 16 bits already
   };
   void linear(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias, Input input);
+  // Views of a fused product of n elements; backward concatenates their gradients.
+  void split(std::int64_t n);
   // rotate_half and its products on q or k of n elements.
   void rotary(std::int64_t n);
   void attention(Batch batch, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim);
@@ -49,12 +51,11 @@ class Tape {
   // Shift, fp32 copy of the logits, log-softmax, negative log-likelihood over rows x vocabulary.
   void loss(std::int64_t rows, std::int64_t vocabulary);
 
-  // What follows makes nothing that backward needs: recomputation stops here.
-  void end_of_recompute() { recompute_kernels_ = forward_.size(); }
-
   void save(std::int64_t bytes) { saved_ += bytes; }
   std::int64_t saved() const { return saved_; }
   std::int64_t cast_weights() const { return cast_weights_; }
+  // Up to the last Linear's product, which makes nothing that backward needs; its operands are
+  // made.
   std::vector<Kernel> recompute() const {
     return {forward_.begin(), forward_.begin() + static_cast<std::ptrdiff_t>(recompute_kernels_)};
   }

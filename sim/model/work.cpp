@@ -26,6 +26,7 @@ void attention_block(Tape& tape, const Shape& shape, Batch batch) {
   norm(tape, shape, tokens);
   if (shape.fused_qkv) {
     tape.linear(tokens, shape.hidden, q + 2 * kv, shape.qkv_bias, Tape::Input::kWide);
+    tape.split(tokens * (q + 2 * kv));
     tape.save(tape.act() * tokens * (q + kv));  // q and k: views of the fused product
   } else {
     tape.linear(tokens, shape.hidden, q, shape.qkv_bias, Tape::Input::kWide);
@@ -54,7 +55,6 @@ void mlp_block(Tape& tape, const Shape& shape, std::int64_t tokens) {
   } else {
     tape.gelu_new(tokens * shape.ffn);
   }
-  tape.end_of_recompute();  // down's output is nobody's saved tensor
   tape.linear(tokens, shape.ffn, shape.hidden, shape.mlp_bias, Tape::Input::kNarrow);
   tape.residual_add(tokens * shape.hidden);
 }

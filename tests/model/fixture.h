@@ -7,7 +7,7 @@
 
 namespace offsim::model {
 
-inline std::string models_folder() { return std::string(OFFSIM_SOURCE_DIR) + "/models/"; }
+inline std::string models_folder() { return OFFSIM_SOURCE_DIR "/models/"; }
 
 inline Shape load(const std::string& name) { return read_config(models_folder() + name + ".json"); }
 
