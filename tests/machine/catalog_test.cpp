@@ -1,4 +1,5 @@
 // Does every file of hardware/ load, and does every figure say where it is from?
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,9 +22,9 @@ std::string as_test_name(const testing::TestParamInfo<std::string>& file) {
 }
 
 void expect_sources(const Machine& machine) {
-  const std::string measured = std::string(OFFSIM_SOURCE_DIR) + "/hardware/measured/";
+  const std::string measured = OFFSIM_SOURCE_DIR "/hardware/measured/";
   for (const Figure& figure : machine.figures) {
-    SCOPED_TRACE(figure.place.text() + ": " + figure.name);
+    SCOPED_TRACE(fmt::format("{}: {}", figure.place.text(), figure.name));
     EXPECT_GT(figure.value, 0);
     EXPECT_GE(figure.spread, 0);
     EXPECT_LE(figure.spread, 0.6);
@@ -103,7 +104,7 @@ TEST_P(EveryMachine, MeasuredCurvesThatMustRiseDo) {
 TEST_P(EveryMachine, EveryGpuReachesTheMemory) {
   const Machine m = load(GetParam());
   for (int gpu = 0; gpu < m.gpus; ++gpu) {
-    const std::vector<Hop> hops = m.topology.route("dram", "gpu" + std::to_string(gpu));
+    const std::vector<Hop> hops = m.topology.route("dram", fmt::format("gpu{}", gpu));
     EXPECT_EQ(hops.size(), m.uplink ? 3U : 2U);
     EXPECT_TRUE(std::ranges::all_of(hops, &Hop::down));
   }
@@ -122,7 +123,7 @@ Machine with_part(const std::string& kind, const std::string& name) {
   parts[kind] = name;
   std::string text = "title: probe\ngpus: 1\n";
   for (const auto& [key, value] : parts) {
-    text += key + ": " + value + "\n";
+    text += fmt::format("{}: {}\n", key, value);
   }
   return load_machine(test_catalog({{"systems/probe.yaml", text}}), "probe");
 }
@@ -155,7 +156,7 @@ std::vector<std::pair<std::string, std::string>> all_parts() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Catalog, EveryPart, testing::ValuesIn(all_parts()), [](const auto& part) {
-  return as_test_name({part.param.first + "_" + part.param.second, 0});
+  return as_test_name({fmt::format("{}_{}", part.param.first, part.param.second), 0});
 });
 
 TEST(Catalog, HoldsTheMachinesThatPeopleAskAbout) {

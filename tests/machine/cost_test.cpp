@@ -1,6 +1,7 @@
 // Do costs give back what was measured, and is the formula right where nothing was?
 #include "sim/machine/cost.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -25,7 +26,7 @@ const Machine& h200() {
 
 std::vector<nlohmann::json> records(const std::string& file, const std::string& kind) {
   std::istringstream lines(
-      read_file(std::string(OFFSIM_SOURCE_DIR) + "/hardware/measured/raw/" + file));
+      read_file(fmt::format("{}/hardware/measured/raw/{}", OFFSIM_SOURCE_DIR, file)));
   std::vector<nlohmann::json> out;
   for (std::string line; std::getline(lines, line);) {
     nlohmann::json record = nlohmann::json::parse(line);

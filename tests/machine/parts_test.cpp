@@ -1,4 +1,5 @@
 // Are curves, corrections and routes what their definitions say?
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -60,7 +61,7 @@ std::vector<std::string> names(const Topology& topology, const std::vector<Hop>&
   std::vector<std::string> out;
   for (const Hop& hop : hops) {
     const Edge& edge = topology.edges[static_cast<std::size_t>(hop.edge)];
-    out.push_back(edge.name + (hop.down ? " down" : " up"));
+    out.push_back(fmt::format("{} {}", edge.name, hop.down ? "down" : "up"));
   }
   return out;
 }

@@ -1,4 +1,5 @@
 // Is a mistake in a machine file refused, at its place, with what was expected?
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "sim/base/config.h"
@@ -26,7 +27,7 @@ std::string message(const std::string& system, const std::string& name = "probe"
 }
 
 std::string with_override(const std::string& lines) {
-  return std::string(kSystem) + "override:\n" + lines;
+  return fmt::format("{}override:\n{}", kSystem, lines);
 }
 
 TEST(Reader, AcceptsTheProbe) { EXPECT_EQ(message(kSystem), ""); }
@@ -49,7 +50,7 @@ TEST(Reader, AMissingKeyIsNamed) {
 }
 
 TEST(Reader, AnUnknownKeyGetsTheNearest) {
-  EXPECT_EQ(message(std::string(kSystem) + "drive: none\n"),
+  EXPECT_EQ(message(fmt::format("{}drive: none\n", kSystem)),
             "systems/probe.yaml:7:1: unknown key 'drive'; did you mean 'drives'?");
 }
 
@@ -132,7 +133,7 @@ TEST(Reader, AUnifiedMachineHasNoLink) {
 }
 
 TEST(Reader, APathIsAFileOnDisk) {
-  const std::string path = std::string(OFFSIM_SOURCE_DIR) + "/hardware/systems/dgx-h100.yaml";
+  const std::string path = OFFSIM_SOURCE_DIR "/hardware/systems/dgx-h100.yaml";
   EXPECT_EQ(load_machine(test_catalog(), path).name, "dgx-h100");
   EXPECT_EQ(load_machine(test_catalog(), path).host.cores, 112);
 }

@@ -9,7 +9,7 @@
 namespace offsim::machine {
 
 inline Catalog test_catalog(std::map<std::string, std::string> files = {}) {
-  Catalog catalog = folder_catalog(std::string(OFFSIM_SOURCE_DIR) + "/hardware");
+  Catalog catalog = folder_catalog(OFFSIM_SOURCE_DIR "/hardware");
   catalog.prefix = "";
   catalog.read = [files = std::move(files), below = catalog.read](const std::string& path) {
     const auto found = files.find(path);
