@@ -5,7 +5,7 @@
 // the resources that a transfer uses, so GPUs below one switch share its uplink without a special
 // case. A route has the fewest edges; of equal ones, those that were added first. Source of the
 // shape: the system file's link, uplink, peer and drives.
-// Left out: remote sockets' memory, packets, the inner limits of a switch.
+// Left out: network cards, remote sockets' memory, packets, the inner limits of a switch.
 #pragma once
 
 #include <string>
