@@ -35,6 +35,7 @@ std::vector<Share> sum_by_cause_and_phase(const ActivityGraph& graph,
     sums[{graph.causes()[i], graph.phases()[i]}] += segment.to - segment.from;
   }
   std::vector<Share> shares;
+  shares.reserve(sums.size());
   for (const auto& [key, time] : sums) {
     shares.push_back({key.first, key.second, time});
   }
