@@ -29,8 +29,12 @@ void hardware(const CatalogOptions& options, const study::Catalog& catalog, std:
         << fmt::format("Next: offsim compare --model qwen2.5-7b --hardware {}\n", *options.name);
     return;
   }
-  Table table({{"name"}, {"GPUs", Align::kRight}, {"GPU memory", Align::kRight},
-               {"link", Align::kRight}, {"host memory", Align::kRight}, {"USD/h", Align::kRight},
+  Table table({{"name"},
+               {"GPUs", Align::kRight},
+               {"GPU memory", Align::kRight},
+               {"link", Align::kRight},
+               {"host memory", Align::kRight},
+               {"USD/h", Align::kRight},
                {"title"}});
   for (const std::string& name : catalog.machine_names()) {
     const machine::Machine m = catalog.machine(name, kCommandLine);
@@ -43,18 +47,23 @@ void hardware(const CatalogOptions& options, const study::Catalog& catalog, std:
 }
 
 void models(const CatalogOptions& options, const study::Catalog& catalog, std::ostream& out) {
-  Table table({{"name"}, {"architecture"}, {"parameters", Align::kRight},
-               {"layers", Align::kRight}, {"hidden", Align::kRight}, {"heads", Align::kRight},
-               {"kv", Align::kRight}, {"ffn", Align::kRight}, {"vocabulary", Align::kRight}});
+  Table table({{"name"},
+               {"family"},
+               {"parameters", Align::kRight},
+               {"layers", Align::kRight},
+               {"hidden", Align::kRight},
+               {"heads", Align::kRight},
+               {"kv", Align::kRight},
+               {"ffn", Align::kRight},
+               {"vocab", Align::kRight}});
   const std::vector<std::string> names =
       options.name ? std::vector{*options.name} : catalog.model_names();
   for (const std::string& name : names) {
     const model::Shape s = catalog.model(name, kCommandLine);
     table.add_row({name, std::string(model::to_string(s.architecture)),
-                   with_commas(static_cast<double>(model::parameters(s))),
-                   std::to_string(s.layers), std::to_string(s.hidden), std::to_string(s.heads),
-                   std::to_string(s.kv_heads), std::to_string(s.ffn),
-                   std::to_string(s.vocabulary)});
+                   with_commas(static_cast<double>(model::parameters(s))), std::to_string(s.layers),
+                   std::to_string(s.hidden), std::to_string(s.heads), std::to_string(s.kv_heads),
+                   std::to_string(s.ffn), std::to_string(s.vocabulary)});
   }
   out << table.text(style_of(options));
 }
@@ -71,23 +80,35 @@ void plans(const CatalogOptions& options, std::ostream& out) {
   out << fmt::format("Next: offsim catalog options {}\n", options.name.value_or("megatrain"));
 }
 
+std::string values_text(const plans::OptionSpec& spec) {
+  using Kind = plans::OptionSpec::Kind;
+  switch (spec.kind) {
+    case Kind::kFlag:
+      return "true or false";
+    case Kind::kChoice:
+      return fmt::format("{}", fmt::join(spec.choices, " or "));
+    case Kind::kVersion:
+      return "a version";
+    case Kind::kCount:
+    case Kind::kNumber:
+      return spec.unit.empty() ? "a number" : std::string(spec.unit);
+  }
+  return "";
+}
+
 void plan_options(const CatalogOptions& options, std::ostream& out) {
   if (options.name) {
     plans::find_plan(*options.name, kCommandLine);
   }
-  Table table({{"option"}, {"default"}, {"unit"}, {"effect"}});
   for (const plans::Plan& plan : plans::registry()) {
     if (options.name && *options.name != plan.name) {
       continue;
     }
     for (const plans::OptionSpec& spec : plan.options) {
-      table.add_row({fmt::format("{}.{}", plan.name, spec.name), std::string(spec.fallback),
-                     spec.choices.empty() ? std::string(spec.unit)
-                                          : fmt::format("{}", fmt::join(spec.choices, " or ")),
-                     std::string(spec.effect)});
+      out << fmt::format("{}.{} = {}   ({})\n  {}\n", plan.name, spec.name, spec.fallback,
+                         values_text(spec), spec.effect);
     }
   }
-  out << table.text(style_of(options));
 }
 
 void scenarios(const study::Catalog& catalog, std::ostream& out) {
@@ -113,9 +134,9 @@ int run_catalog(const CatalogOptions& options, std::ostream& out, std::ostream&)
   } else if (options.what == "scenarios") {
     scenarios(catalog, out);
   } else {
-    throw InputError(kCommandLine, fmt::format("there is no catalog of '{}'", options.what),
-                     suggest(options.what, {"hardware", "models", "plans", "options",
-                                            "scenarios"}));
+    throw InputError(
+        kCommandLine, fmt::format("there is no catalog of '{}'", options.what),
+        suggest(options.what, {"hardware", "models", "plans", "options", "scenarios"}));
   }
   return 0;
 }

@@ -10,8 +10,8 @@
 namespace offsim::cli {
 
 struct CatalogOptions {
-  std::string what;                   // hardware, models, plans, options, scenarios
-  std::optional<std::string> name;    // one machine with its figures; the options of one plan
+  std::string what;                 // hardware, models, plans, options, scenarios
+  std::optional<std::string> name;  // one machine with its figures; the options of one plan
   std::optional<std::string> catalog;
   Terminal terminal;
 };

@@ -12,11 +12,11 @@ namespace offsim::cli {
 
 struct CompareOptions {
   std::string model;
-  std::string hardware;        // names separated by commas
-  std::string plans = "all";   // the same
+  std::string hardware;       // names separated by commas
+  std::string plans = "all";  // the same
   WorkFlags work;
   std::optional<std::string> price, catalog;
-  std::string json;            // a path, "-" for stdout, or empty
+  std::string json;  // a path, "-" for stdout, or empty
   Terminal terminal;
 };
 

@@ -20,8 +20,7 @@ const Node& document(const study::Catalog& catalog, const std::string& file, Doc
     return found->second;
   }
   const auto text = catalog.read(file);
-  return read
-      .emplace(file, text ? parse_document(*text, file, Syntax::kYaml) : load_document(file))
+  return read.emplace(file, text ? parse_document(*text, file, Syntax::kYaml) : load_document(file))
       .first->second;
 }
 
@@ -39,23 +38,25 @@ const Node* map_at(const Node& node, const Place& place) {
 }
 
 // With its unit, which only the file knows.
-std::string written_value(const Node* figure) {
-  if (figure == nullptr) {
-    return "";
-  }
-  if (const Node* value = figure->find("value")) {
-    return value->scalar;
-  }
-  if (const Node* points = figure->find("points")) {
-    return fmt::format("{} points", points->items.size());
-  }
-  if (const Node* rows = figure->find("rows")) {
-    return fmt::format("{} rows", std::ranges::count(rows->scalar, '\n'));
+std::string written_value(const Node& figure) {
+  for (std::size_t i = 0; i < figure.keys.size(); ++i) {
+    const Node& item = figure.items[i];
+    if (figure.keys[i] == "points") {
+      return fmt::format("{} points", item.items.size());
+    }
+    if (figure.keys[i] == "rows") {
+      return fmt::format("{} rows", std::ranges::count(item.scalar, '\n'));
+    }
+    if (figure.keys[i] == "value" || figure.keys[i] == "machine") {
+      return item.scalar;
+    }
   }
   return "";
 }
 
-std::string origin_text(const Place& place) { return place.file.empty() ? "default" : place.text(); }
+std::string origin_text(const Place& place) {
+  return place.file.empty() ? "default" : place.text();
+}
 
 }  // namespace
 
@@ -65,10 +66,10 @@ std::string figures_text(const study::Catalog& catalog, const machine::Machine& 
   Documents read;
   for (const machine::Figure& figure : machine.figures) {
     const Node* written = map_at(document(catalog, figure.place.file, read), figure.place);
-    table.add_row({figure.name, written_value(written),
-                   fmt::format("{} +-{:.3g} %", machine::source_name(figure.source),
-                               figure.spread * 100),
-                   figure.place.text()});
+    table.add_row(
+        {figure.name, written == nullptr ? "" : written_value(*written),
+         fmt::format("{} +-{:.3g} %", machine::source_name(figure.source), figure.spread * 100),
+         figure.place.text()});
     from.push_back(figure.from);
   }
   const std::string rows = table.text({.indent = 2});

@@ -85,9 +85,10 @@ Command predict_command_line(CLI::App& main, PredictOptions& options) {
   app->footer(
       "Example:\n  offsim predict --model qwen2.5-14b --hardware gh200-480gb --plan megatrain \\\n"
       "    --micro-batch 64 --set megatrain.checkpoint_interval=4");
-  return {app, {"--model", "--hardware", "--plan"}, [&options](std::ostream& out, std::ostream& err) {
-            return run_predict(options, out, err);
-          }};
+  return {
+      app, {"--model", "--hardware", "--plan"}, [&options](std::ostream& out, std::ostream& err) {
+        return run_predict(options, out, err);
+      }};
 }
 
 Command compare_command_line(CLI::App& main, CompareOptions& options) {
@@ -243,15 +244,15 @@ int run(int argc, char** argv) {
   main.allow_extras();
   main.footer("Example:\n  offsim compare --model llama-3.1-8b --hardware h200-pcie5");
   const std::vector<Command> commands{
-      predict_command_line(main, predict), compare_command_line(main, compare),
-      run_command_line(main, run_options), catalog_command_line(main, catalog),
+      predict_command_line(main, predict),   compare_command_line(main, compare),
+      run_command_line(main, run_options),   catalog_command_line(main, catalog),
       validate_command_line(main, validate), dag_command_line(main, dag)};
   for (const Command& command : commands) {
     command.app->allow_extras();
   }
   try {
     main.parse(argc, argv);
-  } catch (const CLI::Success& help) {   // --help, --version
+  } catch (const CLI::Success& help) {  // --help, --version
     return main.exit(help, std::cout, std::cerr);
   } catch (const CLI::ParseError& error) {
     throw in_our_words(error);

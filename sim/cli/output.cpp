@@ -39,7 +39,7 @@ void write_file(const Destination& destination) {
     cannot_write(destination.path);
   }
   if (fs::exists(real, failed) && !fs::is_regular_file(real, failed)) {
-    write_stream(real.string(), destination);   // /dev/null, a pipe: nothing to rename
+    write_stream(real.string(), destination);  // /dev/null, a pipe: nothing to rename
     return;
   }
   const std::string temporary = fmt::format("{}.{}.part", real.string(), ::getpid());

@@ -12,7 +12,7 @@ namespace offsim::cli {
 
 struct Terminal {
   report::TextStyle style;
-  bool progress = false;   // stderr is one: a long run may say how far it is
+  bool progress = false;  // stderr is one: a long run may say how far it is
 };
 
 // The manners of this process: colour when stdout is a terminal and NO_COLOR is not set.
@@ -20,8 +20,8 @@ Terminal terminal_of_process();
 
 // What a command writes beside its text. A path "-" means stdout, which then holds nothing else.
 struct Destination {
-  std::string flag;   // "--json"
-  std::string path;   // empty: not asked for
+  std::string flag;  // "--json"
+  std::string path;  // empty: not asked for
   std::function<void(std::ostream&)> write;
 };
 

@@ -67,8 +67,7 @@ int run_predict(const PredictOptions& options, std::ostream& out, std::ostream&)
   const bool data_on_out = write_all(
       {{"--json", options.json,
         [&](std::ostream& to) { to << report::prediction_json(c.job, prediction); }},
-       {"--trace", options.trace,
-        [&](std::ostream& to) { report::write_trace(to, run, c.job); }},
+       {"--trace", options.trace, [&](std::ostream& to) { report::write_trace(to, run, c.job); }},
        {"--program", options.program,
         [&](std::ostream& to) { runtime::write_program(run.program, to); }}},
       out);

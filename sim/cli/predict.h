@@ -14,7 +14,7 @@ struct PredictOptions {
   std::string model, hardware, plan;
   WorkFlags work;
   std::optional<std::string> price, tokens, catalog;
-  std::string json, trace, program;   // a path, "-" for stdout, or empty
+  std::string json, trace, program;  // a path, "-" for stdout, or empty
   bool explain = false;
   Terminal terminal;
 };

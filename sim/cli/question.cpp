@@ -74,8 +74,8 @@ void set_option(const std::string& text, std::vector<study::GivenPlan>& plans) {
 // As a POSIX shell reads it back.
 std::string quoted(const std::string& text) {
   const auto plain = [](unsigned char c) {
-    return std::isalnum(c) != 0 || std::string_view("._-/=,:+@%").find(static_cast<char>(c)) !=
-                                       std::string_view::npos;
+    return std::isalnum(c) != 0 ||
+           std::string_view("._-/=,:+@%").find(static_cast<char>(c)) != std::string_view::npos;
   };
   if (!text.empty() && std::ranges::all_of(text, plain)) {
     return text;
@@ -88,8 +88,8 @@ std::string quoted(const std::string& text) {
 }
 
 std::string machine_flags(const Named& named) {
-  std::string out = fmt::format("--model {} --hardware {}", quoted(named.model),
-                                quoted(named.hardware));
+  std::string out =
+      fmt::format("--model {} --hardware {}", quoted(named.model), quoted(named.hardware));
   return named.catalog ? out + " --catalog " + quoted(*named.catalog) : out;
 }
 
@@ -129,9 +129,12 @@ study::Scenario scenario_of(const std::string& model, const std::string& machine
   const auto give = [](const std::optional<std::string>& flag) -> std::optional<Given> {
     return flag ? std::optional(on_command_line(*flag)) : std::nullopt;
   };
-  scenario.workload = {give(flags.micro_batch),   give(flags.micro_batch_limit),
-                       give(flags.sequence),      give(flags.accumulation),
-                       give(flags.checkpointing), give(flags.precision),
+  scenario.workload = {give(flags.micro_batch),
+                       give(flags.micro_batch_limit),
+                       give(flags.sequence),
+                       give(flags.accumulation),
+                       give(flags.checkpointing),
+                       give(flags.precision),
                        std::nullopt};
   if (flags.phase_sync) {
     scenario.workload.phase_sync = on_command_line("true");

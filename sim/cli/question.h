@@ -18,7 +18,7 @@ struct WorkFlags {
   std::optional<std::string> micro_batch, micro_batch_limit, sequence, accumulation, checkpointing,
       precision;
   bool phase_sync = false;
-  std::vector<std::string> set;   // plan.knob=value
+  std::vector<std::string> set;  // plan.knob=value
 };
 
 // The catalog of the folder, or the one in the program.

@@ -15,7 +15,7 @@ namespace {
 struct Answered {
   study::Scenario scenario;
   std::vector<study::Case> cases;
-  std::vector<report::ComparisonRow> rows;   // points into cases
+  std::vector<report::ComparisonRow> rows;  // points into cases
 };
 
 // Cases are in the order of study::cases: models first, plans last.
@@ -41,7 +41,7 @@ int run_scenarios(const RunOptions& options, std::ostream& out, std::ostream& er
   const study::Catalog catalog = open_catalog(options.catalog);
   std::vector<study::Scenario> scenarios;
   for (const std::string& name : options.scenarios) {
-    scenarios.push_back(study::load_scenario(catalog, name));   // mistakes first, then the work
+    scenarios.push_back(study::load_scenario(catalog, name));  // mistakes first, then the work
   }
   std::vector<Answered> answers;
   std::vector<report::ComparisonRow> all;
@@ -52,9 +52,9 @@ int run_scenarios(const RunOptions& options, std::ostream& out, std::ostream& er
     answered.rows = predict_rows(answered.cases, price, options.terminal, err);
     all.insert(all.end(), answered.rows.begin(), answered.rows.end());
   }
-  if (write_all({{"--json", options.json,
-                  [&](std::ostream& to) { to << report::comparison_json(all); }}},
-                out)) {
+  if (write_all(
+          {{"--json", options.json, [&](std::ostream& to) { to << report::comparison_json(all); }}},
+          out)) {
     return 0;
   }
   for (const Answered& answered : answers) {

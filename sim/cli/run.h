@@ -11,9 +11,9 @@
 namespace offsim::cli {
 
 struct RunOptions {
-  std::vector<std::string> scenarios;   // names of the catalog or paths
+  std::vector<std::string> scenarios;  // names of the catalog or paths
   std::optional<std::string> price, catalog;
-  std::string json;                     // a path, "-" for stdout, or empty: all files in one
+  std::string json;  // a path, "-" for stdout, or empty: all files in one
   Terminal terminal;
 };
 

@@ -10,9 +10,9 @@
 namespace offsim::cli {
 
 struct ValidateOptions {
-  std::string file;   // one file of validation/, or empty for all
+  std::string file;  // one file of validation/, or empty for all
   std::optional<std::string> catalog;
-  std::string json;   // a path, "-" for stdout, or empty
+  std::string json;  // a path, "-" for stdout, or empty
   Terminal terminal;
 };
 
