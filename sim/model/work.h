@@ -3,7 +3,7 @@
 // A Kernel is one launch: a matrix product, fused attention, or something bound by the bytes it
 // moves (elementwise, reduction, fused Adam). A Work is what one call of the training loop
 // launches, for example a layer's forward. Activation bytes are those that autograd keeps from
-// forward to backward (plans.md C.3), counted tensor by tensor.
+// forward to backward counted tensor by tensor.
 //
 // Eager PyTorch with transformers' modules is modelled: each operation reads its inputs and writes
 // its output through memory, norms compute in fp32, and under autocast the residual stream is fp32

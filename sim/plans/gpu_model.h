@@ -5,10 +5,10 @@
 // Forward: embedding, layers, head and loss; every layer leaves its saved tensors, or with full
 // checkpointing only its input. Backward: head, layers in reverse, embedding. With checkpointing a
 // layer is recomputed first, without its last product: non-reentrant checkpointing stops once the
-// last tensor that backward needs exists (plans.md 0.2). The 16-bit copies that autocast makes of
-// the weights live until the backward that saved them, or until the end of the forward (the region)
-// when nothing saved them. Gradients appear after the piece's backward; the caller decides what
-// becomes of them.
+// last tensor that backward needs exists (torch/utils/checkpoint.py). The 16-bit copies that
+// autocast makes of the weights live until the backward that saved them, or until the end of the
+// forward (the region) when nothing saved them. Gradients appear after the piece's backward; the
+// caller decides what becomes of them.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// megatrain: the model lives in CPU memory, layers stream through two GPU slots (plans.md 4;
+// megatrain: the model lives in CPU memory, layers stream through two GPU slots (source:
 // infinity/model/cpu_master.py).
 //
 // Host, bytes a parameter: 2 weights, 2 gradients, moments 8 (deepspeed_adam, fp32) or 4
@@ -11,9 +11,9 @@
 // the block, then for each layer in reverse load it again, forward again with autograd, backward,
 // gradients to a slab. Weights cross the link 3 times: 6 B a layer parameter; D2H 2 B. Layers run
 // forward three times and backward once. Then, the GPU idle: clip (norms on one core), Adam,
-// refresh, zero. variant paper: what the paper states instead (plans.md 4.7): weights cross twice,
-// since a block's recomputation keeps its autograd graph; no pinned copy of all layers but a pool
-// of 4 pinned slots that layers are staged through; 12 B a parameter. Left out: several GPUs,
+// refresh, zero. variant paper: what the paper states instead (arXiv 2604.05091): weights cross
+// twice, since a block's recomputation keeps its autograd graph; no pinned copy of all layers but a
+// pool of 4 pinned slots that layers are staged through; 12 B a parameter. Left out: several GPUs,
 // vision towers, packed sequences.
 #include <algorithm>
 #include <array>
@@ -333,7 +333,7 @@ class Megatrain {
     gpu_.free_after(gradients, grads_);
   }
 
-  // Everything on the CPU, tensor by tensor, in series (plans.md 4.5).
+  // Everything on the CPU, tensor by tensor, in series.
   void optimizer_phase(bool first) {
     const std::int64_t n = model::parameters(shape_);
     if (first) {

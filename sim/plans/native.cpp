@@ -1,4 +1,4 @@
-// native: everything on the GPU (plans.md 0).
+// native: everything on the GPU, as PyTorch trains without offload.
 //
 // One step, per micro-batch: forward, backward; gradients appear on the first micro-batch and are
 // added to on the others (the accumulated gradient is read, the new one read, the sum written).

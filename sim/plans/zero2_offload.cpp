@@ -1,4 +1,4 @@
-// zero2-offload: DeepSpeed stage 2 with offload_optimizer.device = cpu (plans.md 1, source
+// zero2-offload: DeepSpeed stage 2 with offload_optimizer.device = cpu (source:
 // runtime/zero/stage_1_and_2.py).
 //
 // GPU: 16-bit parameters 2N; during backward a bucket of reduce_bucket_size elements (two with
@@ -107,7 +107,7 @@ class Zero2 {
   bool boundary() const { return micro_ + 1 == job_.workload.accumulation; }
   Space host_space() const { return pinned_ ? Space::kPinned : Space::kPageable; }
 
-  // What lives from the start of training on (plans.md 1.1, and lessons for 0.14.5).
+  // What lives from the start of training on, by version.
   void place() {
     gpu_.allocate(Space::kGpu, Bytes(2 * parameters_), "parameters");
     gpu_.allocate(Space::kGpu, job_.machine.framework.gpu_workspace.value,
@@ -189,7 +189,8 @@ class Zero2 {
     in_bucket_elements_ = 0;
   }
 
-  // One gradient on its way to the host (plans.md 1.2, step 3).
+  // One gradient on its way to the host (async_accumulate_grad_in_cpu_via_gpu,
+  // copy_grads_in_partition).
   void send(std::int64_t n) {
     if (micro_ > 0 || !boundary()) {
       if (micro_ > 0) {

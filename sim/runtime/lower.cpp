@@ -47,7 +47,7 @@ class Lowering {
     add_resources();
     add_pools();
     for (const model::Work& work : program.works) {
-      prices_.push_back(price_work(machine, work));
+      prices_.push_back(price_work(machine, work, program.half));
       price_shares_.push_back(shares(prices_.back().shares));
     }
     no_figure_ = shares({});
@@ -242,7 +242,7 @@ class Lowering {
   }
 
   // A pageable byte is read (or written) by the copy through pinned staging as well as by the DMA
-  // (plans.md B.1).
+  // (the driver copies pageable memory through pinned buffers of its own).
   static double dram_per_byte(bool pageable) { return pageable ? 3.0 : 1.0; }
 
   DemandId copy_demand(bool h2d, bool pageable, BytesPerSecond rate) {

@@ -8,8 +8,10 @@ namespace offsim::runtime {
 
 namespace {
 
-machine::Cost price_kernel(const machine::Machine& machine, const model::Kernel& kernel) {
-  const machine::Math math = kernel.wide ? machine::Math::kFp32 : machine::Math::kBf16;
+machine::Cost price_kernel(const machine::Machine& machine, const model::Kernel& kernel,
+                           Half half) {
+  const machine::Math narrow = half == Half::kFp16 ? machine::Math::kFp16 : machine::Math::kBf16;
+  const machine::Math math = kernel.wide ? machine::Math::kFp32 : narrow;
   switch (kernel.kind) {
     case model::Kernel::Kind::kGemm:
       return machine::gemm_time(machine, {.m = static_cast<double>(kernel.m),
@@ -35,11 +37,11 @@ machine::Cost price_kernel(const machine::Machine& machine, const model::Kernel&
 
 }  // namespace
 
-WorkPrice price_work(const machine::Machine& machine, const model::Work& work) {
+WorkPrice price_work(const machine::Machine& machine, const model::Work& work, Half half) {
   WorkPrice price;
   std::map<machine::FigureId, double> by_figure;
   for (const model::Kernel& kernel : work.kernels) {
-    const machine::Cost cost = price_kernel(machine, kernel);
+    const machine::Cost cost = price_kernel(machine, kernel, half);
     const Seconds all = cost.time * static_cast<double>(kernel.count);
     price.seconds += all;
     by_figure[cost.figure] += all.value;

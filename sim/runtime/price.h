@@ -7,6 +7,7 @@
 
 #include "sim/machine/machine.h"
 #include "sim/model/work.h"
+#include "sim/runtime/program.h"
 
 namespace offsim::runtime {
 
@@ -16,7 +17,8 @@ struct WorkPrice {
   Flops flops;                                               // as executed
   std::vector<std::pair<machine::FigureId, double>> shares;  // add up to 1 when seconds is positive
 };
-WorkPrice price_work(const machine::Machine& machine, const model::Work& work);
+WorkPrice price_work(const machine::Machine& machine, const model::Work& work,
+                     Half half = Half::kBf16);
 
 // `pieces` copies of equal size in a row.
 struct CopyPrice {

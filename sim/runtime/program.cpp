@@ -43,9 +43,11 @@ std::string_view name_of(Phase phase) {
   return kNames[index(phase)];
 }
 
-std::string kernel_json(const model::Kernel& k) {
+std::string_view name_of(Half half) { return half == Half::kFp16 ? "fp16" : "bf16"; }
+
+std::string kernel_json(const model::Kernel& k, Half half) {
   using Kind = model::Kernel::Kind;
-  const std::string_view type = k.wide ? "fp32" : "bf16";
+  const std::string_view type = k.wide ? "fp32" : name_of(half);
   std::string body;
   switch (k.kind) {
     case Kind::kGemm:
@@ -137,7 +139,7 @@ void write_program(const Program& program, std::ostream& out) {
   for (std::size_t i = 0; i < program.works.size(); ++i) {
     std::string kernels;
     for (const model::Kernel& kernel : program.works[i].kernels) {
-      kernels += (kernels.empty() ? "" : ",") + kernel_json(kernel);
+      kernels += (kernels.empty() ? "" : ",") + kernel_json(kernel, program.half);
     }
     out << fmt::format("{{\"work\":{},\"name\":{},\"kernels\":[{}]}}\n", i,
                        quoted(program.works[i].name), kernels);

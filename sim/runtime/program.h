@@ -45,8 +45,8 @@ struct Launch {
 };
 
 // One transfer between the GPU and host memory. A blocking one keeps the host until everything
-// issued to its stream so far, and the copy, is done; a pageable one always does (plans.md B.1).
-// `pieces` copies of equal size in a row, one call each.
+// issued to its stream so far, and the copy, is done; a pageable one always does (PyTorch's
+// Copy.cu). `pieces` copies of equal size in a row, one call each.
 struct Copy {
   Lane stream;
   Space from;
@@ -113,7 +113,11 @@ struct LaneInfo {
   LaneKind kind;
 };
 
+// What kernels of 16-bit operands compute in.
+enum class Half : std::uint8_t { kBf16, kFp16 };
+
 struct Program {
+  Half half = Half::kBf16;
   std::vector<LaneInfo> lanes;     // by Lane; the first two are the host and the compute stream
   std::vector<model::Work> works;  // by WorkId
   std::vector<Call> calls;

@@ -15,7 +15,8 @@ std::size_t index(Id id) {
 
 }  // namespace
 
-Recorder::Recorder(Rounding rounding) : rounding_(rounding) {
+Recorder::Recorder(Rounding rounding, Half half) : rounding_(rounding) {
+  program_.half = half;
   program_.lanes = {{"host", LaneKind::kHostThread}, {"compute", LaneKind::kStream}};
 }
 

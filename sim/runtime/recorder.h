@@ -2,9 +2,9 @@
 // model.
 //
 // Every call appends to a Program, in issue order. Nothing is timed here and nothing is computed;
-// the memory calls round as the real allocators do (plans.md B.2): 512 B on the GPU, the next power
-// of two for pinned memory of PyTorch. A Scope frees its buffer when it ends, as a local variable
-// of the training loop would.
+// the memory calls round as the real allocators do (PyTorch's caching allocators): 512 B on the
+// GPU, the next power of two for pinned memory of PyTorch. A Scope frees its buffer when it ends,
+// as a local variable of the training loop would.
 #pragma once
 
 #include <map>
@@ -24,7 +24,7 @@ struct Rounding {
 
 class Recorder {
  public:
-  explicit Recorder(Rounding rounding);
+  explicit Recorder(Rounding rounding, Half half = Half::kBf16);
 
   Lane stream(std::string_view name);
   Lane worker(std::string_view name);

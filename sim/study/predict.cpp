@@ -184,7 +184,9 @@ Prediction predict(const plans::Job& job, std::optional<UsdPerHour> price, Run* 
   p.warnings = job.plan->check(job);
   Run run;
   const machine::Framework& framework = job.machine.framework;
-  runtime::Recorder recorder({framework.gpu_rounding.value.value, framework.pinned_power_of_two});
+  const bool fp16 = job.workload.precision == plans::Precision::kFp16Mixed;
+  runtime::Recorder recorder({framework.gpu_rounding.value.value, framework.pinned_power_of_two},
+                             fp16 ? runtime::Half::kFp16 : runtime::Half::kBf16);
   job.plan->record(job, recorder, job.plan->steps);
   run.program = std::move(recorder).finish();
   run.lowered = runtime::lower(run.program, job.machine);
