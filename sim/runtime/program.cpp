@@ -79,16 +79,16 @@ class Writer {
     line(R"("call":"launch","stream":{},"work":{})", lane(c.stream), index(c.work));
   }
   void operator()(const Copy& c) const {
-    line(
-        R"("call":"copy","stream":{},"from":"{}","to":"{}","bytes":{},"pieces":{},"blocking":{},"what":{})",
-        lane(c.stream), name_of(c.from), name_of(c.to), c.bytes, c.pieces, c.blocking,
-        quoted(c.what));
+    line(R"("call":"copy","stream":{},"from":"{}","to":"{}","bytes":{},)"
+         R"("pieces":{},"blocking":{},"what":{})",
+         lane(c.stream), name_of(c.from), name_of(c.to), c.bytes, c.pieces, c.blocking,
+         quoted(c.what));
   }
   void operator()(const CpuWork& c) const {
-    line(
-        R"("call":"cpu","thread":{},"kernel":{},"elements":{},"calls":{},"threads":{},"into":{},"what":{})",
-        lane(c.thread), quoted(c.kernel), c.elements, c.calls, c.threads,
-        c.into ? std::to_string(index(*c.into)) : "null", quoted(c.what));
+    line(R"("call":"cpu","thread":{},"kernel":{},"elements":{},"calls":{},)"
+         R"("threads":{},"into":{},"what":{})",
+         lane(c.thread), quoted(c.kernel), c.elements, c.calls, c.threads,
+         c.into ? std::to_string(index(*c.into)) : "null", quoted(c.what));
   }
   void operator()(const HostBusy& c) const {
     line(R"("call":"host","task":"{}","count":{},"what":{})",

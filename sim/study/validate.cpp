@@ -122,13 +122,25 @@ void add_bytes(Table& table, const char* name, const std::optional<Compared<Byte
   }
 }
 
-std::string summary(const Ledger& ledger, LedgerWhat what, const char* name) {
-  const LedgerError e = ledger_error(ledger, what);
-  if (e.count == 0) {
-    return "";
+// Errors of one file's rows, a line each.
+std::string summary(const Ledger& all, const std::string& file) {
+  Ledger ledger;
+  for (const LedgerRow& row : all.rows) {
+    if (row.file == file) {
+      ledger.rows.push_back(row);
+    }
   }
-  return fmt::format("{:<14}{:4} values   mean {:4.1f} %   worst {:4.1f} %   {}\n", name, e.count,
-                     100 * e.mean, 100 * e.worst, e.worst_id);
+  std::string out;
+  for (const auto& [what, name] :
+       {std::pair{LedgerWhat::kStep, "step time"}, std::pair{LedgerWhat::kParts, "parts"},
+        std::pair{LedgerWhat::kGpu, "GPU memory"}, std::pair{LedgerWhat::kHost, "host memory"}}) {
+    const LedgerError e = ledger_error(ledger, what);
+    if (e.count > 0) {
+      out += fmt::format("  {:<11}  mean {:4.1f} %  of {:2}   worst {:4.1f} %  {}\n", name,
+                         100 * e.mean, e.count, 100 * e.worst, e.worst_id);
+    }
+  }
+  return out + "\n";
 }
 
 }  // namespace
@@ -200,7 +212,8 @@ std::string ledger_text(const Ledger& ledger, bool colour) {
   std::optional<Table> table;
   const auto flush = [&] {
     if (table) {
-      out += file + "\n" + table->text({.indent = 2, .colour = colour}) + "\n";
+      out +=
+          file + "\n" + table->text({.indent = 2, .colour = colour}) + "\n" + summary(ledger, file);
     }
   };
   for (const LedgerRow& row : ledger.rows) {
@@ -225,14 +238,10 @@ std::string ledger_text(const Ledger& ledger, bool colour) {
     add_bytes(*table, "host, GiB", row.host);
   }
   flush();
-  out += summary(ledger, LedgerWhat::kStep, "step time") +
-         summary(ledger, LedgerWhat::kParts, "parts") +
-         summary(ledger, LedgerWhat::kGpu, "GPU memory") +
-         summary(ledger, LedgerWhat::kHost, "host memory");
   out +=
-      "* under 2 % of the step: listed, not judged.   (c) a figure of the machine file was taken "
-      "from\n"
-      "this row: not in the means.   \"step\" among the parts is the optimizer's.\n";
+      "Seconds and GiB. Of the parts, \"step\" is the optimizer's.\n"
+      "*    under 2 % of its step: listed, not judged\n"
+      "(c)  a figure of the machine file was taken from this row: not in the means\n";
   return out;
 }
 
