@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "predictions.h"
 #include "sim/cli/dag.h"
 #include "sim/engine/critical_path.h"
 #include "sim/engine/dag_file.h"
@@ -183,6 +184,7 @@ int main(int argc, char** argv) {
   benchmark::RegisterBenchmark("critical_path/offload_100k", BM_CriticalPath, "offload_100k")
       ->Unit(benchmark::kMillisecond);
   benchmark::RegisterBenchmark("sharing", BM_Sharing)->RangeMultiplier(4)->Range(1, 256);
+  register_predictions();
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) {
     return 2;
