@@ -9,7 +9,10 @@
 // mapped afresh.
 #pragma once
 
+#include <vector>
+
 #include "sim/machine/cost.h"
+#include "sim/machine/formulas.h"
 #include "sim/machine/machine.h"
 
 namespace offsim::runtime {
@@ -25,11 +28,13 @@ inline machine::Known<Bytes> known_bytes(std::int64_t value) {
 inline constexpr double kGiga = 1e9;
 inline constexpr double kMicro = 1e-6;
 
+// A correction that changes nothing, of as many features as the formula has.
+inline machine::Efficiency perfect(const machine::Estimate& formula) {
+  const std::vector<double> zeros(formula.features.size(), 0.0);
+  return {{zeros, zeros, zeros, {}}, machine::kNoFigure};
+}
+
 inline machine::Accelerator synthetic_accelerator() {
-  // Without constants and points a correction changes nothing.
-  const machine::Efficiency perfect_product{{{0, 0}, {0, 0}, {0, 0}, {}}, machine::kNoFigure};
-  const machine::Efficiency perfect_attention{{{0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}, {}},
-                                              machine::kNoFigure};
   machine::Accelerator a;
   a.name = "synthetic GPU";
   a.memory = known_bytes(1'000'000'000'000);
@@ -38,8 +43,9 @@ inline machine::Accelerator synthetic_accelerator() {
   a.multiprocessors = 1;
   a.sustained = known<double>(1);
   a.kernel_floor = known<Seconds>(0);
-  a.gemm = perfect_product;
-  a.attention_forward = a.attention_backward = perfect_attention;
+  a.gemm = perfect(machine::product_estimate({1, 1, 1}, 1, 1, 2));
+  a.attention_forward = a.attention_backward =
+      perfect(machine::attention_estimate({1, 1, 1, 1, true, false}, 1));
   a.elementwise = {{1}, {1000 * kGiga}, machine::kNoFigure};
   return a;
 }

@@ -1,0 +1,66 @@
+// Jobs for the tests of plans: a model of two layers, on the machine of round numbers unless told
+// otherwise.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "sim/model/tensors.h"
+#include "sim/plans/plan.h"
+#include "sim/study/predict.h"
+#include "tests/runtime/synthetic.h"
+
+namespace offsim::plans {
+
+using Given = std::map<std::string, std::string>;
+
+// Parameters: a layer has 2 x 64 x 64 (q, o) + 2 x 64 x 32 (k, v) + 3 x 64 x 128 + 2 x 64 = 36,992
+// in nine tensors; the model 2 of those, 256 x 64 embedding, 64 norm, 256 x 64 head: 106,816 in 21
+// tensors.
+inline model::Shape tiny_shape(std::int64_t layers = 2) {
+  model::Shape s;
+  s.name = "tiny";
+  s.layers = layers;
+  s.hidden = 64;
+  s.heads = 4;
+  s.kv_heads = 2;
+  s.head_dim = 16;
+  s.ffn = 128;
+  s.vocabulary = 256;
+  s.max_sequence = 4096;
+  return s;
+}
+
+inline Job job(std::string_view plan, Workload workload = {}, const Given& options = {},
+               model::Shape shape = tiny_shape(),
+               machine::Machine machine = runtime::synthetic_machine()) {
+  const Plan& found = find_plan(plan, {});
+  Job out{std::move(shape), workload, std::move(machine), &found,
+          Options(found.options, found.name)};
+  for (const auto& [name, value] : options) {
+    out.options.set(name, value, {});
+  }
+  return out;
+}
+
+// A job's program and what became of it.
+struct Predicted {
+  study::Prediction prediction;
+  study::Run run;
+};
+inline Predicted predicted(const Job& job) {
+  Predicted out;
+  out.prediction = study::predict(job, std::nullopt, &out.run);
+  return out;
+}
+
+inline runtime::Program recorded(const Job& job) {
+  runtime::Recorder recorder(
+      {job.machine.framework.gpu_rounding.value.value, job.machine.framework.pinned_power_of_two});
+  job.plan->record(job, recorder, job.plan->steps);
+  return std::move(recorder).finish();
+}
+
+}  // namespace offsim::plans
