@@ -43,6 +43,8 @@ struct Node {
 
 enum class Syntax : std::uint8_t { kYaml, kJson };
 
+// Throws InputError for a missing file, a folder, a device or a pipe (which may never end).
+void require_file(const std::string& path);
 // Reads a whole file; throws InputError for a missing file, a directory, a device, or more than
 // kLargestFile bytes.
 std::string read_file(const std::string& path);

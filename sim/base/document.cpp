@@ -401,7 +401,7 @@ const Node* Node::find(std::string_view key) const {
   return found == keys.end() ? nullptr : &items[static_cast<std::size_t>(found - keys.begin())];
 }
 
-std::string read_file(const std::string& path) {
+void require_file(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -414,6 +414,12 @@ std::string read_file(const std::string& path) {
                      fs::is_directory(status) ? "this is a folder" : "this is a device or a pipe",
                      "expected a file");
   }
+}
+
+std::string read_file(const std::string& path) {
+  namespace fs = std::filesystem;
+  require_file(path);
+  std::error_code error;
   const std::uintmax_t size = fs::file_size(path, error);
   if (error) {
     throw InputError({path}, "cannot be read", error.message());

@@ -25,8 +25,7 @@ Table::Style style_of(const CatalogOptions& options) {
 void hardware(const CatalogOptions& options, const study::Catalog& catalog, std::ostream& out) {
   if (options.name) {
     const machine::Machine m = catalog.machine(*options.name, kCommandLine);
-    out << fmt::format("{}: {}\n", m.name, m.title) << figures_text(catalog, m)
-        << fmt::format("Next: offsim compare --model qwen2.5-7b --hardware {}\n", *options.name);
+    out << fmt::format("{}: {}\n", m.name, m.title) << figures_text(catalog, m);
     return;
   }
   Table table({{"name"},
@@ -43,7 +42,7 @@ void hardware(const CatalogOptions& options, const study::Catalog& catalog, std:
                    m.link ? show(m.host.memory.value) : "",
                    m.price ? fmt::format("{:.2f}", m.price->per_gpu.value) : "", m.title});
   }
-  out << table.text(style_of(options)) << "Next: offsim catalog hardware h200-pcie5\n";
+  out << table.text(style_of(options)) << "One with every figure: offsim catalog hardware NAME\n";
 }
 
 void models(const CatalogOptions& options, const study::Catalog& catalog, std::ostream& out) {
@@ -77,7 +76,7 @@ void plans(const CatalogOptions& options, std::ostream& out) {
       out << fmt::format("{}\n  {}\n  {}\n", plan.name, plan.sentence, plan.source);
     }
   }
-  out << fmt::format("Next: offsim catalog options {}\n", options.name.value_or("megatrain"));
+  out << "What can be set: offsim catalog options NAME\n";
 }
 
 std::string values_text(const plans::OptionSpec& spec) {

@@ -42,12 +42,11 @@ int run_compare(const CompareOptions& options, std::ostream& out, std::ostream& 
                 out)) {
     return 0;
   }
-  const std::string title =
-      options.work.micro_batch == "largest"
-          ? fmt::format("{}, the largest micro-batch that fits", cases.front().model)
-          : fmt::format("{}, {}", cases.front().model, rows.front().workload);
+  const std::string title = options.work.micro_batch == "largest"
+                                ? "plans compared, each with the largest micro-batch that fits"
+                                : "plans compared";
   out << report::comparison_text(title, rows, options.terminal.style)
-      << fmt::format("Next: {}\n", next_command(options, scenario, cases, rows));
+      << report::next_text(next_command(options, scenario, cases, rows), options.terminal.style);
   return 0;
 }
 

@@ -74,18 +74,15 @@ int run_predict(const PredictOptions& options, std::ostream& out, std::ostream&)
   if (data_on_out) {
     return 0;
   }
-  std::string text = report::prediction_text(c.job, prediction, options.terminal.style,
-                                             next_command(options, c.job, prediction.feasible()));
-  std::string more;
+  const report::TextStyle& style = options.terminal.style;
+  out << report::prediction_text(c.job, prediction, style);
   if (tokens) {
-    more += report::budget_text(c.job, prediction, *tokens, options.terminal.style);
+    out << report::budget_text(c.job, prediction, *tokens, style);
   }
   if (options.explain) {
-    more += explain_text(catalog, c);
+    out << "\n" << explain_text(catalog, c);
   }
-  // What to do next stays the last line.
-  const std::size_t next = text.rfind("Next: ");
-  out << text.insert(next == std::string::npos ? text.size() : next, more);
+  out << report::next_text(next_command(options, c.job, prediction.feasible()), style);
   return 0;
 }
 

@@ -61,7 +61,7 @@ int run_scenarios(const RunOptions& options, std::ostream& out, std::ostream& er
     out << report::comparison_text(answered.scenario.title, answered.rows, options.terminal.style)
         << "\n";
   }
-  out << fmt::format("Next: {}\n", next_command(answers.back(), options));
+  out << report::next_text(next_command(answers.back(), options), options.terminal.style);
   return 0;
 }
 

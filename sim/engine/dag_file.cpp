@@ -8,6 +8,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "sim/base/config.h"
 #include "sim/base/error.h"
 
 namespace offsim::engine {
@@ -68,6 +69,7 @@ class DagReader {
   explicit DagReader(const std::string& path) : path_(path) {}
 
   Dag read() {
+    require_file(path_);
     std::ifstream in(path_, std::ios::binary);
     if (!in) {
       throw InputError({path_}, "cannot be opened");

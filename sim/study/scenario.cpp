@@ -263,7 +263,11 @@ Case make_case(const Scenario& s, const GivenPlan& plan, const GivenWorkload& wo
     const std::int64_t most = merged.micro_batch_limit
                                   ? whole(*merged.micro_batch_limit, "micro_batch_limit", 1, 65536)
                                   : 1024;
-    c.job.workload.micro_batch = std::max<std::int64_t>(1, largest_micro_batch(c.job, most));
+    try {
+      c.job.workload.micro_batch = std::max<std::int64_t>(1, largest_micro_batch(c.job, most));
+    } catch (const InputError&) {
+      c.job.workload.micro_batch = 1;  // what the plan refuses, its prediction refuses again
+    }
   } else if (merged.micro_batch_limit) {
     throw InputError(merged.micro_batch_limit->place, "micro_batch_limit has no effect",
                      "expected micro_batch: largest beside it");

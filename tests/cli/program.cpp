@@ -1,0 +1,122 @@
+#include "tests/cli/program.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <thread>
+
+namespace offsim::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// Far beyond what any of these commands needs, also under sanitizers on a busy machine.
+constexpr std::chrono::seconds kPatience{60};
+
+std::string read_all(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+[[noreturn]] void become(const std::vector<std::string>& words, const fs::path& folder,
+                         const fs::path& out, const fs::path& err) {
+  const int to_out = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  const int to_err = ::open(err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  ::dup2(::open("/dev/null", O_RDONLY), STDIN_FILENO);
+  ::dup2(to_out, STDOUT_FILENO);
+  ::dup2(to_err, STDERR_FILENO);
+  std::vector<char*> argv;
+  for (const std::string& word : words) {
+    argv.push_back(const_cast<char*>(word.c_str()));
+  }
+  argv.push_back(nullptr);
+  if (::chdir(folder.c_str()) == 0) {
+    ::execv(argv[0], argv.data());
+  }
+  ::_exit(127);
+}
+
+int wait_for(pid_t child) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  int status = 0;
+  while (::waitpid(child, &status, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() > deadline) {
+      ::kill(child, SIGKILL);
+      ::waitpid(child, &status, 0);
+      return -1;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+Outcome run(const std::vector<std::string>& words, const fs::path& folder) {
+  const Folder outputs;
+  const fs::path out = outputs.path() / "out", err = outputs.path() / "err";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    become(words, folder, out, err);
+  }
+  const int code = wait_for(child);
+  return {code, read_all(out), read_all(err)};
+}
+
+}  // namespace
+
+Outcome offsim(const std::string& arguments, const fs::path& folder) {
+  std::vector<std::string> words{OFFSIM_BINARY};
+  std::istringstream in(arguments);
+  for (std::string word; in >> word;) {
+    words.push_back(word == "''" ? "" : word);
+  }
+  return run(words, folder);
+}
+
+Outcome shell(const std::string& line, const fs::path& folder) {
+  const std::string path = fs::path(OFFSIM_BINARY).parent_path().string();
+  return run({"/bin/sh", "-c", "PATH='" + path + "':$PATH; " + line}, folder);
+}
+
+Folder::Folder() {
+  std::string name = (fs::temp_directory_path() / "offsim-test-XXXXXX").string();
+  path_ = ::mkdtemp(name.data());
+}
+Folder::~Folder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+void Folder::write(const std::string& name, const std::string& text) const {
+  fs::create_directories((path_ / name).parent_path());
+  std::ofstream(path_ / name, std::ios::binary) << text;
+}
+std::string Folder::read(const std::string& name) const { return read_all(path_ / name); }
+
+std::vector<std::string> Folder::names() const {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(path_)) {
+    names.push_back(entry.path().filename().string());
+  }
+  std::ranges::sort(names);
+  return names;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    lines.push_back(line);
+  }
+  return lines;
+}
+
+}  // namespace offsim::cli

@@ -1,0 +1,39 @@
+// Runs the program as a person does: arguments in, exit code and both outputs out.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace offsim::cli {
+
+struct Outcome {
+  int code = -1;  // -1: killed, by a signal or since it took too long
+  std::string out, err;
+};
+
+// `arguments` are separated by blanks; '' is an empty one. Runs in `folder`, without a terminal.
+Outcome offsim(const std::string& arguments, const std::filesystem::path& folder = ".");
+// A line for a POSIX shell, with offsim on its PATH.
+Outcome shell(const std::string& line, const std::filesystem::path& folder = ".");
+
+// A new folder, removed with its files at the end.
+class Folder {
+ public:
+  Folder();
+  ~Folder();
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  void write(const std::string& name, const std::string& text) const;
+  std::string read(const std::string& name) const;
+  std::vector<std::string> names() const;  // sorted
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::vector<std::string> lines_of(const std::string& text);
+
+}  // namespace offsim::cli
