@@ -22,12 +22,12 @@ using Lines = std::vector<std::string>;
 using Rows = std::vector<ComparisonRow>;
 
 constexpr std::size_t kIndent = 2;
-constexpr std::size_t kNarrowest = 24;  // what tells rows apart, where the table is too wide
+constexpr std::size_t kGap = 2;
 
-// What tells rows apart: columns of what varies; the rest is said once.
+// What tells rows apart: a column of each thing that varies; the rest is said once.
 struct Identity {
-  std::vector<Table::Column> columns;
-  std::vector<Lines> cells;  // by row
+  Lines headers;
+  std::vector<Lines> columns;  // by header, then by row
   Lines common;
 };
 
@@ -39,24 +39,53 @@ Identity identify(const Rows& rows) {
       {"workload", &ComparisonRow::workload},
       {"plan", &ComparisonRow::plan},
   }};
-  Identity identity{{}, std::vector<Lines>(rows.size()), {}};
+  Identity identity;
   for (const auto& [header, member] : kColumns) {
-    const std::string& first = rows.front().*member;
-    const bool alike = std::ranges::all_of(
-        rows, [&, m = member](const ComparisonRow& row) { return row.*m == first; });
-    const bool last = member == &ComparisonRow::plan;  // something has to name the row
-    if (alike && !(last && identity.columns.empty())) {
-      if (!first.empty()) {
-        identity.common.push_back(first);
-      }
+    Lines texts;
+    for (const ComparisonRow& row : rows) {
+      texts.push_back(row.*member);
+    }
+    const bool alike = std::ranges::count(texts, texts.front()) == std::ssize(texts);
+    const bool last = member == &ComparisonRow::plan;
+    if (alike && !(last && identity.columns.empty())) {  // something has to name the row
+      identity.common.push_back(texts.front());
       continue;
     }
-    identity.columns.push_back({header});
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      identity.cells[i].push_back(rows[i].*member);
-    }
+    identity.headers.emplace_back(header);
+    identity.columns.push_back(std::move(texts));
   }
   return identity;
+}
+
+// A word that all texts begin with becomes the header: "micro-batch" of "micro-batch 2 x 2,048".
+void factor_word(std::string& header, Lines& texts) {
+  const std::string word = texts.front().substr(0, texts.front().find(' ') + 1);
+  if (!word.empty() && std::ranges::all_of(texts, [&](const std::string& text) {
+        return text.starts_with(word) && text != word;
+      })) {
+    header = word.substr(0, word.size() - 1);
+    for (std::string& text : texts) {
+      text.erase(0, word.size());
+    }
+  }
+}
+
+// The header and a line for each row.
+Lines name_lines(Identity identity) {
+  std::vector<Table::Column> columns;
+  for (std::size_t i = 0; i < identity.columns.size(); ++i) {
+    factor_word(identity.headers[i], identity.columns[i]);
+    columns.push_back({identity.headers[i]});
+  }
+  Table table(columns);
+  for (std::size_t row = 0; row < identity.columns.front().size(); ++row) {
+    Lines cells;
+    for (const Lines& column : identity.columns) {
+      cells.push_back(column[row]);
+    }
+    table.add_row(cells);
+  }
+  return lines_of(table.text());
 }
 
 // Why a row has no numbers; empty when it has.
@@ -68,15 +97,14 @@ std::string reason(const ComparisonRow& row) {
   for (const study::PoolReport& pool : row.prediction.pools) {
     if (!pool.fits()) {
       pools.push_back(tie(fmt::format("{} needs {} of {}", pool_title(pool.name),
-                                      gib_text(pool.needed()), gib_text(*pool.capacity))));
+                                      gib_number(pool.needed()), gib_text(*pool.capacity))));
     }
   }
   return pools.empty() ? "" : "does not fit: " + join(pools, ", ");
 }
 
-std::string tenths_of_gib(const study::PoolReport* pool) {
-  const std::string text = pool == nullptr ? "" : gib_text(pool->needed());
-  return text.substr(0, text.find(' '));
+std::string needed(const study::PoolReport* pool) {
+  return pool == nullptr ? "" : gib_number(pool->needed());
 }
 
 Lines numbers(const ComparisonRow& row, bool published) {
@@ -85,8 +113,8 @@ Lines numbers(const ComparisonRow& row, bool published) {
   Lines cells{three_digits(p.step.value),
               three_digits(p.tokens_per_s),
               three_digits(p.tflops_six_nd),
-              tenths_of_gib(p.pool(unified ? "unified" : "gpu")),
-              unified ? "shared" : tenths_of_gib(p.pool("host")),
+              needed(p.pool(unified ? "unified" : "gpu")),
+              unified ? "shared" : needed(p.pool("host")),
               p.cost ? three_digits(p.cost->usd_per_million_tokens.value) : "no price"};
   if (published) {
     const auto& known = row.published_tflops;
@@ -120,50 +148,65 @@ std::size_t widest(const Lines& lines) {
   return width;
 }
 
-// The header's and each row's lines: one each, or wrapped where they have to be narrow.
-std::vector<Lines> identity_blocks(const Identity& identity, std::size_t room) {
-  Table table(identity.columns);
-  for (const Lines& cells : identity.cells) {
-    table.add_row(cells);
-  }
-  const Lines lines = lines_of(table.text());
-  std::vector<Lines> blocks;
-  if (widest(lines) <= room) {
-    for (const std::string& line : lines) {
-      blocks.push_back({line});
-    }
-    return blocks;
-  }
-  Lines headers;
-  for (const Table::Column& column : identity.columns) {
-    headers.push_back(column.header);
-  }
-  blocks.push_back(wrap(join(headers, " "), room));
-  for (const Lines& cells : identity.cells) {
-    blocks.push_back(wrap(join(cells, " "), room - kIndent));
-    for (std::size_t i = 1; i < blocks.back().size(); ++i) {
-      blocks.back()[i].insert(0, kIndent, ' ');
-    }
-  }
-  return blocks;
-}
-
-std::string beside(const Lines& left, const Lines& right, std::size_t left_width) {
+// One line a row, `right` beside `left`; a reason may take more below its first.
+std::string side_by_side(const Lines& left, const std::vector<Lines>& right,
+                         const TextStyle& style) {
+  const std::size_t column = widest(left) + kGap;
   std::string out;
-  for (std::size_t i = 0; i < std::max(left.size(), right.size()); ++i) {
-    const std::string_view l = i < left.size() ? std::string_view(left[i]) : "";
-    const std::string_view r = i < right.size() ? std::string_view(right[i]) : "";
-    std::string line(kIndent, ' ');
-    line += l;
-    line.append(left_width - visible_width(l) + 2, ' ').append(r);
-    line.erase(line.find_last_not_of(' ') + 1);
-    out += line + "\n";
+  for (std::size_t row = 0; row < left.size(); ++row) {
+    std::string line = std::string(kIndent, ' ') + left[row];
+    for (const std::string& text : right[row]) {
+      line.append(kIndent + column - visible_width(line), ' ').append(text);
+      line.erase(line.find_last_not_of(' ') + 1);
+      out += (row == 0 ? paint(line, Ink::kBold, style) : line) + "\n";
+      line.clear();
+    }
   }
   return out;
 }
 
+// Two lines a row: what it is, then its numbers.
+std::string stacked(const Identity& identity, const std::vector<Lines>& right, std::size_t width,
+                    const TextStyle& style) {
+  const std::string inner(2 * kIndent, ' ');
+  std::string out = paint(inner + right[0][0], Ink::kBold, style) + "\n";
+  for (std::size_t row = 0; row + 1 < right.size(); ++row) {
+    Lines cells;
+    for (const Lines& column : identity.columns) {
+      cells.push_back(column[row]);
+    }
+    const Lines name = wrap(join(cells, ", "), width - inner.size());
+    for (std::size_t i = 0; i < name.size(); ++i) {
+      out += (i == 0 ? std::string(kIndent, ' ') : inner) + name[i] + "\n";
+    }
+    for (const std::string& text : right[row + 1]) {
+      out += inner + text + "\n";
+    }
+  }
+  return out;
+}
+
+std::string table_text(const Rows& rows, const Identity& identity, bool published,
+                       const TextStyle& style) {
+  const Lines left = name_lines(identity);
+  const Lines numbers = number_lines(rows, published);
+  const auto width = static_cast<std::size_t>(std::max(style.width, 40));
+  const std::size_t column = kIndent + widest(left) + kGap;
+  const bool beside = column + widest(numbers) <= width;
+  std::vector<Lines> right{{numbers[0]}};
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const std::string why = reason(rows[i]);
+    right.push_back(why.empty() ? Lines{numbers[i + 1]}
+                                : wrap(why, width - (beside ? column : 2 * kIndent)));
+  }
+  return beside ? side_by_side(left, right, style) : stacked(identity, right, width, style);
+}
+
 std::string legend(const Rows& rows, bool published, const TextStyle& style) {
-  std::string text = "TFLOPS are 6ND a GPU; GPU and host: GiB at the peak, with what is fixed.";
+  std::string text =
+      "TFLOPS: 6ND, of each GPU. GPU, host: GiB at the peak and what is fixed. $/Mtoken: dollars "
+      "for "
+      "a million tokens.";
   Lines sources;
   for (const ComparisonRow& row : rows) {
     const std::string& from = row.published_from;
@@ -172,7 +215,7 @@ std::string legend(const Rows& rows, bool published, const TextStyle& style) {
     }
   }
   if (published) {
-    text += " Published TFLOPS: " + join(sources, "; ");
+    text += " Published: TFLOPS of " + join(sources, "; ");
   }
   return paragraph("  ", text, style);
 }
@@ -190,25 +233,17 @@ std::string comparison_text(std::string_view title, const Rows& rows, const Text
   const bool published = std::ranges::any_of(
       rows, [](const ComparisonRow& row) { return row.published_tflops.has_value(); });
   const Identity identity = identify(rows);
-  const Lines right = number_lines(rows, published);
-  const auto width = static_cast<std::size_t>(std::max(style.width, 0));
-  const std::size_t taken = kIndent + 2 + widest(right);
-  const std::vector<Lines> left =
-      identity_blocks(identity, std::max(kNarrowest, width > taken ? width - taken : 0));
-  std::size_t left_width = 0;
-  for (const Lines& block : left) {
-    left_width = std::max(left_width, widest(block));
+  Lines common;
+  for (const std::string& part : identity.common) {
+    if (!part.empty() && title.find(part) == std::string_view::npos) {
+      common.push_back(part);
+    }
   }
-  if (!identity.common.empty()) {
-    out += paragraph("", join(identity.common, ", "), style) + "\n";
+  if (!common.empty()) {
+    out += paragraph("", join(common, ", "), style);
   }
-  out += paint(beside(left[0], {right[0]}, left_width), Ink::kBold, style);
-  const std::size_t room = std::max(kNarrowest, width - std::min(width, kIndent + 2 + left_width));
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const std::string why = reason(rows[i]);
-    out += beside(left[i + 1], why.empty() ? Lines{right[i + 1]} : wrap(why, room), left_width);
-  }
-  return out + "\n" + legend(rows, published, style);
+  return out + "\n" + table_text(rows, identity, published, style) + "\n" +
+         legend(rows, published, style);
 }
 
 std::string budget_text(const plans::Job& job, const study::Prediction& prediction, double tokens,

@@ -47,11 +47,13 @@ std::string three_digits(double value) {
   return decimals == 0 ? with_commas(value) : fmt::format("{:.{}f}", value, decimals);
 }
 
-std::string gib_text(Bytes bytes) {
+std::string gib_number(Bytes bytes) {
   const double tenths = std::round(gib(bytes) * 10);
   const double whole = std::floor(tenths / 10);
-  return fmt::format("{}.{:.0f} GiB", with_commas(whole), tenths - 10 * whole);
+  return fmt::format("{}.{:.0f}", with_commas(whole), tenths - 10 * whole);
 }
+
+std::string gib_text(Bytes bytes) { return gib_number(bytes) + " GiB"; }
 
 std::string parameters_text(double count) {
   return count >= 999.5e6 ? fmt::format("{:.2f} B", count / 1e9)

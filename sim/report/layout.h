@@ -17,7 +17,8 @@ std::size_t visible_width(std::string_view text);
 
 // Three significant digits with commas: "0.850", "21.4", "3,062".
 std::string three_digits(double value);
-std::string gib_text(Bytes bytes);          // "41.2 GiB", "1,024.0 GiB": one unit, to compare
+std::string gib_number(Bytes bytes);        // "41.2", "1,024.0": one unit, to compare
+std::string gib_text(Bytes bytes);          // "41.2 GiB"
 std::string parameters_text(double count);  // "14.77 B", "124 M"
 
 // Whole numbers in the proportion of `parts` that add up to `total`: each rounded down, the largest

@@ -283,31 +283,19 @@ std::string warnings_text(const Prediction& p, const TextStyle& style) {
   return out;
 }
 
-// The other plans for the same work on the same machine.
-std::string next_command(const plans::Job& job) {
-  const plans::Workload usual;
-  const plans::Workload& work = job.workload;
-  std::string command = fmt::format("offsim compare {} {}", tie("--model " + job.shape.name),
-                                    tie("--hardware " + job.machine.name));
-  const auto add = [&](bool differs, std::string_view flag, const auto& value) {
-    command += differs ? " " + tie(fmt::format("{} {}", flag, value)) : "";
-  };
-  add(work.micro_batch != usual.micro_batch, "--micro-batch", work.micro_batch);
-  add(work.sequence != usual.sequence, "--sequence", work.sequence);
-  add(work.accumulation != usual.accumulation, "--accumulation", work.accumulation);
-  add(work.checkpointing != usual.checkpointing, "--checkpointing", to_string(work.checkpointing));
-  add(work.precision != usual.precision, "--precision", to_string(work.precision));
-  return command + " " + tie("--plans all");
-}
+}  // namespace
 
-// A command in lines that a shell takes as one.
 std::string next_text(const std::string& command, const TextStyle& style) {
   constexpr std::size_t kMargin = 8;  // "Next: ", and the backslash
+  std::string tied;                   // a flag stays beside its value
+  for (std::size_t i = 0; i < command.size(); ++i) {
+    const bool within = command[i] == ' ' && i + 1 < command.size() && command[i + 1] != '-' &&
+                        command.rfind(" --", i) != std::string::npos;
+    tied += within ? tie(" ") : std::string(1, command[i]);
+  }
   const auto width = static_cast<std::size_t>(std::max(style.width, 40));
-  return "Next: " + join(wrap(command, width - kMargin), " \\\n      ") + "\n";
+  return "Next: " + join(wrap(tied, width - kMargin), " \\\n      ") + "\n";
 }
-
-}  // namespace
 
 std::string prediction_text(const plans::Job& job, const study::Prediction& prediction,
                             const TextStyle& style, const std::string& next) {
@@ -319,8 +307,7 @@ std::string prediction_text(const plans::Job& job, const study::Prediction& pred
   } else {
     out = misfit_text(prediction, style) + asked + memory_text(prediction, style) + "\n";
   }
-  return out + warnings_text(prediction, style) +
-         next_text(next.empty() ? next_command(job) : next, style);
+  return out + warnings_text(prediction, style) + (next.empty() ? "" : next_text(next, style));
 }
 
 }  // namespace offsim::report

@@ -22,10 +22,12 @@ struct TextStyle {
   int width = 80;
 };
 
-// `next` is the command of the last line, "Next: offsim ..."; when empty, the one that seems most
-// useful: the other plans on this machine.
+// Ends with next_text() when there is a next command.
 std::string prediction_text(const plans::Job& job, const study::Prediction& prediction,
                             const TextStyle& style = {}, const std::string& next = "");
+
+// "Next: offsim ...", what to ask next: in lines that a shell takes as one.
+std::string next_text(const std::string& command, const TextStyle& style = {});
 
 // One line of a comparison. `model`, `hardware` and `workload` are columns where they vary.
 struct ComparisonRow {
