@@ -190,7 +190,7 @@ std::string table_text(const Rows& rows, const Identity& identity, bool publishe
                        const TextStyle& style) {
   const Lines left = name_lines(identity);
   const Lines numbers = number_lines(rows, published);
-  const auto width = static_cast<std::size_t>(std::max(style.width, 40));
+  const auto width = page_width(style);
   const std::size_t column = kIndent + widest(left) + kGap;
   const bool beside = column + widest(numbers) <= width;
   std::vector<Lines> right{{numbers[0]}};
@@ -224,7 +224,7 @@ std::string legend(const Rows& rows, bool published, const TextStyle& style) {
 
 std::string comparison_text(std::string_view title, const Rows& rows, const TextStyle& style) {
   std::string out;
-  for (const std::string& line : wrap(title, static_cast<std::size_t>(style.width))) {
+  for (const std::string& line : wrap(title, page_width(style))) {
     out += line.empty() ? "" : paint(line, Ink::kBold, style) + "\n";
   }
   if (rows.empty()) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "sim/base/error.h"
@@ -38,6 +37,11 @@ int decimals_of(double value) {
 
 }  // namespace
 
+std::size_t page_width(const TextStyle& style) {
+  constexpr int kLeast = 40;
+  return static_cast<std::size_t>(std::max(style.width, kLeast));
+}
+
 std::size_t visible_width(std::string_view text) {
   return text.size() - static_cast<std::size_t>(std::ranges::count_if(text, continues));
 }
@@ -55,49 +59,18 @@ std::string gib_number(Bytes bytes) {
 
 std::string gib_text(Bytes bytes) { return gib_number(bytes) + " GiB"; }
 
+std::string percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
+
 std::string parameters_text(double count) {
   return count >= 999.5e6 ? fmt::format("{:.2f} B", count / 1e9)
                           : fmt::format("{:.0f} M", count / 1e6);
 }
 
-std::vector<std::int64_t> apportion(const std::vector<double>& parts, std::int64_t total) {
-  const double sum = std::accumulate(parts.begin(), parts.end(), 0.0);
-  std::vector<std::int64_t> whole(parts.size(), 0);
-  if (!(sum > 0)) {
-    return whole;
-  }
-  std::vector<std::pair<double, std::size_t>> remainders;
-  std::int64_t given = 0;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    const double exact = parts[i] / sum * static_cast<double>(total);
-    whole[i] = static_cast<std::int64_t>(exact);
-    given += whole[i];
-    remainders.emplace_back(static_cast<double>(whole[i]) - exact, i);
-  }
-  std::ranges::sort(remainders);  // of equals the first part
-  for (std::size_t i = 0; given < total; ++i, ++given) {
-    ++whole[remainders[i % remainders.size()].second];
-  }
-  return whole;
-}
-
-std::vector<std::string> times_text(const std::vector<Seconds>& times, Seconds whole) {
+std::string time_text(Seconds time, Seconds whole) {
   const std::string shown = show(whole);  // its unit is the last word
   const std::string unit = shown.substr(shown.find(' ') + 1);
   const double scale = unit == "s" ? 1 : unit == "ms" ? 1e3 : unit == "us" ? 1e6 : 1e9;
-  const int decimals = decimals_of(whole.value * scale);
-  const double grain = std::pow(10, decimals);
-  std::vector<double> parts;
-  double sum = 0;
-  for (const Seconds time : times) {
-    parts.push_back(time.value);
-    sum += time.value;
-  }
-  std::vector<std::string> texts;
-  for (const std::int64_t units : apportion(parts, std::llround(sum * scale * grain))) {
-    texts.push_back(fmt::format("{:.{}f} {}", static_cast<double>(units) / grain, decimals, unit));
-  }
-  return texts;
+  return fmt::format("{:.{}f} {}", time.value * scale, decimals_of(whole.value * scale), unit);
 }
 
 std::string tie(std::string_view phrase) {
@@ -151,9 +124,9 @@ std::vector<std::string> lines_of(const std::string& text) {
 std::string paragraph(std::string_view first, std::string_view text, const TextStyle& style) {
   constexpr std::size_t kLeast = 20;
   const std::size_t indent = visible_width(first);
-  const auto width = static_cast<std::size_t>(std::max(style.width, 0));
   std::string out(first);
-  for (const std::string& line : wrap(text, std::max(width, indent + kLeast) - indent)) {
+  for (const std::string& line :
+       wrap(text, std::max(page_width(style), indent + kLeast) - indent)) {
     out.append(out.size() == first.size() ? 0 : indent, ' ').append(line).append("\n");
   }
   return out;

@@ -1,4 +1,4 @@
-// Numbers and lines for a terminal: digits, parts that add up, wrapped text, colour. Not public.
+// Numbers and lines for a terminal: digits, wrapped text, colour. Not public.
 //
 // Widths are counted in characters of UTF-8, as in base/table.h.
 #pragma once
@@ -13,21 +13,20 @@
 
 namespace offsim::report {
 
+// The columns to fill: at least 40, whatever the style says.
+std::size_t page_width(const TextStyle& style);
 std::size_t visible_width(std::string_view text);
 
 // Three significant digits with commas: "0.850", "21.4", "3,062".
 std::string three_digits(double value);
 std::string gib_number(Bytes bytes);        // "41.2", "1,024.0": one unit, to compare
 std::string gib_text(Bytes bytes);          // "41.2 GiB"
+std::string percent(double share);          // "48 %"
 std::string parameters_text(double count);  // "14.77 B", "124 M"
 
-// Whole numbers in the proportion of `parts` that add up to `total`: each rounded down, the largest
-// remainders up. Requires: parts are not negative.
-std::vector<std::int64_t> apportion(const std::vector<double>& parts, std::int64_t total);
-
-// Times to be read beside each other and beside `whole`: in its unit, with as many decimals as give
-// it three digits. Their digits add up to those of `whole` when the times do.
-std::vector<std::string> times_text(const std::vector<Seconds>& times, Seconds whole);
+// A time to be read beside `whole`: in its unit, with as many decimals as give `whole` three
+// digits.
+std::string time_text(Seconds time, Seconds whole);
 
 // Makes one word of a phrase that lines should not break in: wrap() gives its blanks back.
 std::string tie(std::string_view phrase);

@@ -29,7 +29,7 @@ std::string head_text(const plans::Job& job, const TextStyle& style) {
       fmt::format("{}, {} parameters, {}", job.shape.name,
                   parameters_text(static_cast<double>(model::parameters(job.shape))),
                   plans::to_string(job.workload.precision));
-  const auto width = static_cast<std::size_t>(style.width);
+  const auto width = page_width(style);
   const std::size_t used = visible_width(model) + visible_width(job.machine.title);
   if (used + 3 <= width) {
     return paint(model, Ink::kBold, style) + std::string(width - used, ' ') + job.machine.title +
@@ -41,14 +41,6 @@ std::string head_text(const plans::Job& job, const TextStyle& style) {
   }
   for (const std::string& line : wrap(job.machine.title, width)) {
     out += line + "\n";
-  }
-  return out;
-}
-
-std::vector<double> values(const std::vector<Seconds>& times) {
-  std::vector<double> out;
-  for (const Seconds time : times) {
-    out.push_back(time.value);
   }
   return out;
 }
@@ -79,8 +71,8 @@ std::string job_text(const plans::Job& job, const TextStyle& style) {
 }
 
 std::string rates_text(const Prediction& p, const TextStyle& style) {
-  const std::string high = times_text({p.step_high}, p.step).front();
-  std::string low = times_text({p.step_low}, p.step).front();
+  const std::string high = time_text(p.step_high, p.step);
+  std::string low = time_text(p.step_low, p.step);
   low.resize(low.find(' '));  // one unit is enough
   std::string out =
       labelled("step",
@@ -111,8 +103,6 @@ std::string section(const Table& table, const TextStyle& style) {
 std::string causes_text(const Prediction& p, const TextStyle& style) {
   std::vector<Seconds> exposed(p.critical_path.begin(), p.critical_path.end());
   exposed.push_back(p.idle);
-  const std::vector<std::string> times = times_text(exposed, p.step);
-  const std::vector<std::int64_t> percent = apportion(values(exposed), 100);
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < exposed.size(); ++i) {
     if (exposed[i].value > 0 || (i < p.busy.size() && p.busy[i].value > 0)) {
@@ -127,23 +117,18 @@ std::string causes_text(const Prediction& p, const TextStyle& style) {
                {"busy", Align::kRight}});
   for (const std::size_t i : order) {
     const bool idle = i == p.critical_path.size();
-    table.add_row({fmt::format("  {}", idle ? "idle" : runtime::cause_title(Cause(i))), times[i],
-                   fmt::format("{} %", percent[i]),
-                   idle ? "" : times_text({p.busy[i]}, p.step).front()});
+    table.add_row({fmt::format("  {}", idle ? "idle" : runtime::cause_title(Cause(i))),
+                   time_text(exposed[i], p.step), percent(exposed[i] / p.step),
+                   idle ? "" : time_text(p.busy[i], p.step)});
   }
   return section(table, style);
 }
 
 // "layer forward 10.9 s, layer backward 7.2 s": tied, to be wrapped between the parts.
 std::string named_times(const std::vector<std::pair<std::string, Seconds>>& parts, Seconds whole) {
-  std::vector<Seconds> times;
-  for (const auto& [name, time] : parts) {
-    times.push_back(time);
-  }
-  const std::vector<std::string> shown = times_text(times, whole);
   std::vector<std::string> texts;
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    texts.push_back(tie(parts[i].first + " " + shown[i]));
+  for (const auto& [name, time] : parts) {
+    texts.push_back(tie(name + " " + time_text(time, whole)));
   }
   return join(texts, ", ");
 }
@@ -169,13 +154,13 @@ double share_of(Bytes part, Bytes whole) {
   return whole.value > 0 ? static_cast<double>(part.value) / static_cast<double>(whole.value) : 0;
 }
 
-// "Adam states 48 %, weights 12 %; 66.0 GiB of it pinned": what fills a pool at its peak.
+// "Adam states 48 %, weights 12 %, pinned at most 66.0 GiB": what fills a pool at its peak.
 std::string filling(const Prediction& p, const PoolReport& pool) {
   std::vector<std::string> parts;
   for (const study::Tagged& tag : pool.by_tag) {
     const double share = share_of(tag.bytes, pool.peak);
     if (parts.size() < kMostTags && share >= 0.005) {
-      parts.push_back(tie(fmt::format("{} {:.0f} %", tag.tag, 100 * share)));
+      parts.push_back(tie(tag.tag + " " + percent(share)));
     }
   }
   const PoolReport* const pinned = pool.name == "host" ? p.pool("host_pinned") : nullptr;
@@ -186,7 +171,7 @@ std::string filling(const Prediction& p, const PoolReport& pool) {
 }
 
 std::string memory_text(const Prediction& p, const TextStyle& style) {
-  Table table({{"memory"},
+  Table table({{"memory, GiB"},
                {"peak", Align::kRight},
                {"+ fixed", Align::kRight},
                {"of", Align::kRight},
@@ -196,12 +181,10 @@ std::string memory_text(const Prediction& p, const TextStyle& style) {
   std::vector<std::string> fillings;
   for (const PoolReport& pool : p.pools) {
     if (pool.name != "host_pinned") {
-      table.add_row({fmt::format("  {}", pool_title(pool.name)), gib_text(pool.peak),
-                     gib_text(pool.fixed), pool.capacity ? gib_text(*pool.capacity) : "",
-                     pool.capacity
-                         ? fmt::format("{:.0f} %", 100 * share_of(pool.needed(), *pool.capacity))
-                         : "",
-                     pool.peak.value > 0 ? pool.phase : "", gib_text(pool.resident)});
+      table.add_row({fmt::format("  {}", pool_title(pool.name)), gib_number(pool.peak),
+                     gib_number(pool.fixed), pool.capacity ? gib_number(*pool.capacity) : "",
+                     pool.capacity ? percent(share_of(pool.needed(), *pool.capacity)) : "",
+                     pool.peak.value > 0 ? pool.phase : "", gib_number(pool.resident)});
       fillings.push_back(pool.fits() ? filling(p, pool) : "");  // said above where it does not
     }
   }
@@ -229,13 +212,12 @@ std::string misfit_text(const Prediction& p, const TextStyle& style) {
         fmt::format("does not fit: {} memory needs {} of {}, {} too much, in the {} phase",
                     pool_title(pool.name), tie(gib_text(pool.needed())),
                     tie(gib_text(*pool.capacity)), tie(show(excess)), pool.phase);
-    for (const std::string& line : wrap(what, static_cast<std::size_t>(style.width))) {
+    for (const std::string& line : wrap(what, page_width(style))) {
       out += paint(line, Ink::kRed, style) + "\n";
     }
     Table parts({{""}, {"", Align::kRight}, {"", Align::kRight}});
     const auto add = [&](const std::string& name, Bytes bytes) {
-      parts.add_row(
-          {name, gib_text(bytes), fmt::format("{:.0f} %", 100 * share_of(bytes, pool.needed()))});
+      parts.add_row({name, gib_text(bytes), percent(share_of(bytes, pool.needed()))});
     };
     Bytes rest = pool.peak;
     for (const study::Tagged& tag :
@@ -254,10 +236,9 @@ std::string misfit_text(const Prediction& p, const TextStyle& style) {
 
 std::string support_text(const plans::Job& job, const Prediction& p, const TextStyle& style) {
   std::vector<std::string> kinds, weak;
-  const std::vector<std::int64_t> percent = apportion({p.sources.begin(), p.sources.end()}, 100);
-  for (std::size_t i = 0; i < percent.size(); ++i) {
-    if (percent[i] > 0) {
-      kinds.push_back(fmt::format("{} % {}", percent[i], source_name(machine::Source(i))));
+  for (std::size_t i = 0; i < p.sources.size(); ++i) {
+    if (p.sources[i] >= 0.005) {
+      kinds.push_back(fmt::format("{} {}", percent(p.sources[i]), source_name(machine::Source(i))));
     }
   }
   for (const study::Support& support : p.supports) {
@@ -265,7 +246,7 @@ std::string support_text(const plans::Job& job, const Prediction& p, const TextS
     const bool soft =
         figure.source == machine::Source::kPublished || figure.source == machine::Source::kAssumed;
     if (soft && support.share >= 0.005 && weak.size() < kMostFigures) {
-      weak.push_back(tie(fmt::format("{} {:.0f} %", figure.name, 100 * support.share)));
+      weak.push_back(tie(figure.name + " " + percent(support.share)));
     }
   }
   return "\n" + labelled("rests on", join(kinds, ", "), style) +
@@ -275,8 +256,7 @@ std::string support_text(const plans::Job& job, const Prediction& p, const TextS
 std::string warnings_text(const Prediction& p, const TextStyle& style) {
   std::string out;
   for (const std::string& warning : p.warnings) {
-    for (const std::string& line :
-         wrap("warning: " + warning, static_cast<std::size_t>(style.width))) {
+    for (const std::string& line : wrap("warning: " + warning, page_width(style))) {
       out += paint(line, Ink::kYellow, style) + "\n";
     }
   }
@@ -286,15 +266,19 @@ std::string warnings_text(const Prediction& p, const TextStyle& style) {
 }  // namespace
 
 std::string next_text(const std::string& command, const TextStyle& style) {
-  constexpr std::size_t kMargin = 8;  // "Next: ", and the backslash
-  std::string tied;                   // a flag stays beside its value
-  for (std::size_t i = 0; i < command.size(); ++i) {
-    const bool within = command[i] == ' ' && i + 1 < command.size() && command[i + 1] != '-' &&
-                        command.rfind(" --", i) != std::string::npos;
-    tied += within ? tie(" ") : std::string(1, command[i]);
+  constexpr std::size_t kBackslash = 2;
+  std::string out, line = "Next:";
+  for (std::size_t at = 0; at < command.size();) {
+    const std::size_t end = std::min(command.find(" --", at), command.size());
+    const std::string piece = command.substr(at, end - at);  // a flag stays beside its value
+    if (at > 0 && visible_width(line + " " + piece) + kBackslash > page_width(style)) {
+      out += line + " \\\n";
+      line = "     ";
+    }
+    line += " " + piece;
+    at = end + 1;
   }
-  const auto width = static_cast<std::size_t>(std::max(style.width, 40));
-  return "Next: " + join(wrap(tied, width - kMargin), " \\\n      ") + "\n";
+  return out + line + "\n";
 }
 
 std::string prediction_text(const plans::Job& job, const study::Prediction& prediction,

@@ -1,10 +1,10 @@
 // What a person reads: one prediction, a table of several, the price of a token budget.
 //
-// Plain text of at most `width` columns, which ends in a newline. The parts of "where the step
-// goes" are the critical path: in the digits shown they add up to the step, and their shares to
-// 100 % (the largest remainders are rounded up). Bytes are in GiB (2^30); an infeasible prediction
-// begins with what does not fit. Escape codes only with `colour`. Left out: times of a step that
-// does not fit, since nobody could measure them.
+// Plain text of at most `width` columns, each line ended by a newline; escape codes only with
+// `colour`. "Where the step goes" is the critical path by cause (exposed) beside the time in which
+// the cause was at work at all (busy); exposed times add up to the step, but for the rounding of
+// the digits shown. Bytes are in GiB (2^30). A prediction that does not fit begins with what is too
+// large. Left out: the times of a step that does not fit, since nobody could measure them.
 #pragma once
 
 #include <optional>
