@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "sim/engine/memory.h"
+#include "sim/engine/time.h"
 #include "sim/report/layout.h"
 
 namespace offsim::report {
@@ -138,20 +138,23 @@ struct Point {
   double value = 0;
 };
 
-// At most kMostCounterPoints: the last of each slice of the window that has any.
+// At most kMostCounterPoints: of each slice of the window the largest value, then the last.
 std::vector<Point> thin(const std::vector<Point>& points, const Window& window) {
   if (points.size() <= std::size_t{kMostCounterPoints}) {
     return points;
   }
-  const Picoseconds slice = (window.to - window.from) / kMostCounterPoints + 1;
+  const Picoseconds slice = (window.to - window.from) / (kMostCounterPoints / 2) + 1;
+  const auto slice_of = [&](const Point& point) { return (point.time - window.from) / slice; };
   std::vector<Point> kept;
-  for (const Point& point : points) {
-    const bool same = !kept.empty() && (kept.back().time - window.from) / slice ==
-                                           (point.time - window.from) / slice;
-    if (same) {
-      kept.back() = point;
-    } else {
-      kept.push_back(point);
+  for (std::size_t i = 0; i < points.size();) {
+    Point most = points[i];
+    const std::size_t first = i;
+    for (; i < points.size() && slice_of(points[i]) == slice_of(points[first]); ++i) {
+      most.value = std::max(most.value, points[i].value);
+    }
+    kept.push_back(most);
+    if (i - first > 1) {
+      kept.push_back(points[i - 1]);
     }
   }
   return kept;
@@ -172,16 +175,34 @@ void add_counter(Events& events, std::string_view name, std::string_view unit,
     return;
   }
   for (const Point& point : thin(within, window)) {
-    events.add(fmt::format(R"({{"name":{},"ph":"C","ts":{},"pid":1,"args":{{"{}":{:.10g}}}}})",
+    events.add(fmt::format(R"({{"name":{},"ph":"C","ts":{},"pid":1,"args":{{"{}":{}}}}})",
                            json_text(name), microseconds(point.time - window.from), unit,
                            point.value));
   }
 }
 
+// At each instant of a change the most that is held from then until the next: an allocator sees
+// what is freed again within the instant.
 std::vector<Point> pool_points(const study::Run& run, engine::PoolId pool) {
+  std::vector<std::pair<Picoseconds, std::int64_t>> changes;
+  for (const engine::MemoryChange& change : run.lowered.graph.changes()) {
+    if (change.pool == pool) {
+      const auto& times =
+          change.at == engine::At::kStart ? run.timeline.start : run.timeline.finish;
+      changes.emplace_back(times[engine::index(change.activity)], change.delta_bytes);
+    }
+  }
+  std::ranges::stable_sort(changes, {}, &std::pair<Picoseconds, std::int64_t>::first);
   std::vector<Point> points;
-  for (const auto& sample : engine::pool_series(run.lowered.graph, run.timeline, pool)) {
-    points.push_back({sample.time, static_cast<double>(sample.bytes)});
+  std::int64_t held = 0;
+  for (const auto& [time, bytes] : changes) {
+    held += bytes;
+    const auto value = static_cast<double>(held);
+    if (points.empty() || points.back().time < time) {
+      points.push_back({time, value});
+    } else {
+      points.back().value = std::max(points.back().value, value);
+    }
   }
   return points;
 }
