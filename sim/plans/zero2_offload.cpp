@@ -150,8 +150,8 @@ class Zero2 {
     if (n > bucket_elements_) {  // reduced alone, where it is
       flush();
       in_bucket_.push_back(tensor);
+      loose_.push_back(gradient);
       flush();
-      gpu_.free(gradient);
       return;
     }
     if (in_bucket_elements_ + n > bucket_elements_) {
@@ -182,7 +182,11 @@ class Zero2 {
       send(tensor.numel());
     }
     for (const Buffer gradient : loose_) {
-      gpu_.free_after(gradient, reduction_);
+      if (overlap_) {
+        gpu_.free_after(gradient, reduction_);
+      } else {
+        gpu_.free(gradient);
+      }
     }
     loose_.clear();
     in_bucket_.clear();
@@ -200,9 +204,9 @@ class Zero2 {
       gpu_.copy_d2h(reduction_, host_space(), Bytes(2 * n), "accumulated gradients");
     }
     if (boundary()) {
+      // Of the stream that uses them: the next one takes their place in issue order.
       const auto temporary = [&](std::int64_t bytes) {
-        gpu_.free_after(gpu_.allocate(Space::kGpu, Bytes(bytes * n), "gradient temporaries"),
-                        reduction_);
+        gpu_.free(gpu_.allocate(Space::kGpu, Bytes(bytes * n), "gradient temporaries"));
       };
       temporary(8);
       gpu_.launch(norm_in_double(n), reduction_);

@@ -397,7 +397,11 @@ class Lowering {
     }
   }
 
-  void take(const EnterPhase& enter) { phase_ = enter.phase; }
+  void take(const EnterPhase& enter) {
+    phase_ = enter.phase;
+    // What is allocated next belongs to this phase, and so does the activity that it hangs on.
+    append(kHost, add_activity(kHost, {.cause = cause(Cause::kJoin)}, no_figure_));
+  }
 
   void take(const EndStep&) {
     const ActivityId end = add_activity(kHost, {.cause = cause(Cause::kJoin)}, no_figure_);
