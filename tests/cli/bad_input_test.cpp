@@ -23,8 +23,9 @@ std::string nested(int depth) {
 }
 
 std::string llama(const std::string& other) {
-  return R"({"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128,)"
-         R"( "num_attention_heads": 4, "vocab_size": 100, "max_position_embeddings": 4096)" +
+  return R"({"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64,
+             "intermediate_size": 128, "num_attention_heads": 4, "vocab_size": 100,
+             "max_position_embeddings": 4096)" +
          (other.empty() ? "" : ", " + other) + "}\n";
 }
 
@@ -32,18 +33,8 @@ std::string scenario(const std::string& other) {
   return "model: gpt2\nhardware: h200-pcie5\n" + other + "\n";
 }
 
-std::vector<BadFile> bad_files() {
-  std::string sweep = "plans: native\nsweep: {micro_batch: [";
-  for (int i = 1; i <= 200; ++i) {
-    sweep += std::to_string(i) + ", ";
-  }
-  sweep += "201], sequence: [";
-  for (int i = 1; i <= 100; ++i) {
-    sweep += std::to_string(i) + ", ";
-  }
-  sweep += "101]}";
+std::vector<BadFile> bad_models() {
   return {
-      // models
       {"empty.json", ""},
       {"truncated.json", R"({"model_type": "llama", "num_hidden_layers": )"},
       {"list.json", "[1, 2]"},
@@ -67,7 +58,11 @@ std::vector<BadFile> bad_files() {
         "intermediate_size": 8000000, "num_attention_heads": 4, "vocab_size": 100})"},
       {"fraction.json", R"({"model_type": "llama", "num_hidden_layers": 2.5, "hidden_size": 64,
         "intermediate_size": 128, "num_attention_heads": 4, "vocab_size": 100})"},
-      // hardware
+  };
+}
+
+std::vector<BadFile> bad_hardware() {
+  return {
       {"truncated.yaml", "title: half\ngpus: {value: 1, sour"},
       {"unknown.yaml",
        "title: one\ngpus: 1\naccelerator: h200\nhost: grace-480gb\nlink: pcie5-x16\n"
@@ -94,7 +89,20 @@ std::vector<BadFile> bad_files() {
       {"binary.yaml", std::string("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", 16)},
       {"nul.yaml", std::string("title: a\0b\n", 11)},
       {"tabs.yaml", "title: one\n\tgpus: 1\n"},
-      // scenarios
+  };
+}
+
+std::vector<BadFile> bad_scenarios() {
+  std::string sweep = "plans: native\nsweep: {micro_batch: [";
+  for (int i = 1; i <= 200; ++i) {
+    sweep += std::to_string(i) + ", ";
+  }
+  sweep += "201], sequence: [";
+  for (int i = 1; i <= 100; ++i) {
+    sweep += std::to_string(i) + ", ";
+  }
+  sweep += "101]}";
+  return {
       {"s_empty.yaml", ""},
       {"s_models.yaml", "model: []\nhardware: h200-pcie5\nplans: native\n"},
       {"s_plans.yaml", scenario("plans: []")},
@@ -114,7 +122,11 @@ std::vector<BadFile> bad_files() {
       {"s_published.yaml", scenario("plans: native\npublished: [{model: gpt2}]")},
       {"s_documents.yaml", scenario("plans: native\n---\nplans: megatrain")},
       {"s_tag.yaml", scenario("plans: !!python/object native")},
-      // graphs
+  };
+}
+
+std::vector<BadFile> bad_graphs() {
+  return {
       {"word.dag", "hello world\n"},
       {"kind.dag", "@resource a link 1\n0 copy a 1\n"},
       {"resource.dag", "@resource a link 1\n0 xfer b 1\n"},
@@ -126,6 +138,14 @@ std::vector<BadFile> bad_files() {
       {"huge.dag", "@resource a link 1\n0 xfer a 99999999999999999999\n"},
       {"binary.dag", std::string("\x00\xff\xfe\x01\n", 5)},
   };
+}
+
+std::vector<BadFile> bad_files() {
+  std::vector<BadFile> files;
+  for (const auto& some : {bad_models(), bad_hardware(), bad_scenarios(), bad_graphs()}) {
+    files.insert(files.end(), some.begin(), some.end());
+  }
+  return files;
 }
 
 class BadInput : public testing::Test {
