@@ -13,8 +13,8 @@
 // forward three times and backward once. Then, the GPU idle: clip (norms on one core), Adam,
 // refresh, zero. variant paper: what the paper states instead (arXiv 2604.05091): weights cross
 // twice, since a block's recomputation keeps its autograd graph; no pinned copy of all layers but a
-// pool of 4 pinned slots that layers are staged through; 12 B a parameter. Left out: several GPUs,
-// vision towers, packed sequences.
+// pool of 4 pinned slots that a thread of its own stages layers through; 12 B a parameter. Left out:
+// several GPUs, vision towers, packed sequences.
 #include <algorithm>
 #include <array>
 
@@ -53,7 +53,8 @@ class Megatrain {
         layer_elements_(model::layer_parameters(shape_)),
         weights_(gpu.stream("weights")),
         grads_(gpu.stream("gradients")),
-        worker_(gpu.worker("gradient worker")) {
+        worker_(gpu.worker("gradient worker")),
+        stager_(paper_ ? gpu.worker("weight stager") : worker_) {
     for (const Tensor& tensor : model::outer_tensors(shape_)) {
       (tensor.group == model::Group::kEmbedding ? embedding_ : head_).push_back(tensor);
     }
@@ -122,8 +123,8 @@ class Megatrain {
     gpu_.sync(h2d_done_[s]);
     gpu_.wait(weights_, buffer_free_[s]);
     if (paper_) {  // staged from pageable memory into a pinned slot of the pool first
-      gpu_.cpu("copy_bf16", layer_elements_, "stage weights", {.thread = worker_});
-      gpu_.wait(weights_, gpu_.record(worker_));
+      gpu_.cpu("copy_bf16", layer_elements_, "stage weights", {.thread = stager_});
+      gpu_.wait(weights_, gpu_.record(stager_));
     }
     gpu_.copy_h2d(weights_, Space::kPinned, layer_bytes(), "weights");
     h2d_done_[s] = gpu_.record(weights_);
@@ -378,7 +379,7 @@ class Megatrain {
   bool paper_, deepspeed_;
   std::vector<Tensor> layer_tensors_, embedding_, head_;
   std::int64_t layer_elements_;
-  Lane weights_, grads_, worker_;
+  Lane weights_, grads_, worker_, stager_;
   std::array<Event, 2> buffer_free_{}, template_free_{}, h2d_done_{};
   Event head_slab_free_{}, embedding_slab_free_{};
   std::vector<Event> slab_free_;
