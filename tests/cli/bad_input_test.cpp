@@ -23,10 +23,10 @@ std::string nested(int depth) {
 }
 
 std::string llama(const std::string& other) {
-  return R"({"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64,
-             "intermediate_size": 128, "num_attention_heads": 4, "vocab_size": 100,
-             "max_position_embeddings": 4096)" +
-         (other.empty() ? "" : ", " + other) + "}\n";
+  std::string text = R"({"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 64, )";
+  text += R"("intermediate_size": 128, "num_attention_heads": 4, "vocab_size": 100, )";
+  text += R"("max_position_embeddings": 4096)";
+  return text + (other.empty() ? "" : ", " + other) + "}\n";
 }
 
 std::string scenario(const std::string& other) {
