@@ -15,8 +15,7 @@ namespace {
 
 constexpr std::int64_t kMostBatch = 1'000'000;
 constexpr std::int64_t kMostSequence = 100'000'000;
-constexpr std::int64_t kMostTokens =
-    1'000'000'000'000;  // a step: keeps every byte count far from overflow
+constexpr std::int64_t kMostTokens = 1'000'000'000'000;  // a step
 constexpr std::int64_t kMostAccumulation = 4096;
 constexpr std::size_t kMostCases = 10'000;
 
@@ -238,6 +237,34 @@ std::vector<GivenWorkload> swept(const Scenario& s) {
   return all;
 }
 
+// A step that would take more memory to simulate than a computer has, or whose bytes 64 bits cannot
+// count, is refused.
+void check_size(const model::Shape& shape, const plans::Workload& w, const GivenWorkload& given) {
+  constexpr std::int64_t kMostPasses = 50'000;          // of a layer, in a step
+  constexpr std::int64_t kMostPositions = 100'000'000;  // of all micro-batches of a step
+  constexpr double kMostBytes = 1e18;                   // of one micro-batch's activations
+  const auto d = [](std::int64_t v) { return static_cast<double>(v); };
+  const Place at = given.accumulation ? given.accumulation->place
+                                      : (given.sequence ? given.sequence->place : Place{});
+  if (shape.layers > kMostPasses / w.accumulation) {
+    throw InputError(at,
+                     fmt::format("a step passes {} layers {} times", shape.layers, w.accumulation),
+                     fmt::format("expected at most {} passes", kMostPasses));
+  }
+  if (w.sequence > kMostPositions / w.accumulation) {
+    throw InputError(at, fmt::format("a step has {} x {} positions", w.sequence, w.accumulation),
+                     fmt::format("expected at most {}", kMostPositions));
+  }
+  const double a_token =
+      d(shape.layers) * (64 * d(shape.hidden + shape.query_width()) + 32 * d(shape.ffn)) +
+      32 * d(shape.vocabulary);
+  if (a_token * d(w.micro_batch) * d(w.sequence) > kMostBytes) {
+    throw InputError(given.micro_batch ? given.micro_batch->place : at,
+                     "a micro-batch has more than 1e18 bytes of activations",
+                     "expected a smaller micro_batch or sequence");
+  }
+}
+
 Case make_case(const Scenario& s, const GivenPlan& plan, const GivenWorkload& work,
                const model::Shape& shape, const machine::Machine& machine) {
   const plans::Plan& found = plans::find_plan(plan.name.text, plan.name.place);
@@ -253,6 +280,7 @@ Case make_case(const Scenario& s, const GivenPlan& plan, const GivenWorkload& wo
   }
   const GivenWorkload merged = merge(work, plan.workload);
   c.job.workload = effective(merged, c.origins);
+  check_size(shape, c.job.workload, merged);
   if (shape.positions > 0 && c.job.workload.sequence > shape.positions) {
     throw InputError(merged.sequence ? merged.sequence->place : Place{},
                      fmt::format("sequence is {}", c.job.workload.sequence),
