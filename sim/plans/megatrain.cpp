@@ -13,8 +13,8 @@
 // forward three times and backward once. Then, the GPU idle: clip (norms on one core), Adam,
 // refresh, zero. variant paper: what the paper states instead (arXiv 2604.05091): weights cross
 // twice, since a block's recomputation keeps its autograd graph; no pinned copy of all layers but a
-// pool of 4 pinned slots that a thread of its own stages layers through; 12 B a parameter. Left out:
-// several GPUs, vision towers, packed sequences.
+// pool of 4 pinned slots that a thread of its own stages layers through; 12 B a parameter. Left
+// out: several GPUs, vision towers, packed sequences.
 #include <algorithm>
 #include <array>
 
