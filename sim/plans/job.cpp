@@ -45,12 +45,11 @@ void check_value(const OptionSpec& spec, const std::string& name, std::string_vi
       }
       break;
     case OptionSpec::Kind::kCount: {
-      constexpr double kMost = 1e15;
       const double count = parse_count(value, place);
-      if (count < static_cast<double>(spec.least) || count > kMost) {
-        throw InputError(
-            place, fmt::format("{} is {}", name, value),
-            fmt::format("expected {} from {} to {:.0e}", spec.unit, spec.least, kMost));
+      if (count < static_cast<double>(spec.least) || count > static_cast<double>(spec.most)) {
+        throw InputError(place, fmt::format("{} is {}", name, value),
+                         fmt::format("expected {} from {} to {:g}", spec.unit, spec.least,
+                                     static_cast<double>(spec.most)));
       }
       break;
     }

@@ -397,6 +397,12 @@ std::vector<std::string> check_megatrain(const Job& job) {
     throw InputError({}, "megatrain does not run in fp32",
                      "expected bf16-mixed or bf16: it keeps 16-bit weights");
   }
+  if (job.workload.precision == Precision::kBf16) {
+    warnings.emplace_back(
+        "precision bf16 is as bf16-mixed: megatrain's weights and gradients are 16-bit in both, "
+        "and "
+        "megatrain.optimizer decides about the moments");
+  }
   if (job.workload.checkpointing == Checkpointing::kFull) {
     warnings.emplace_back(
         "checkpointing has no effect: megatrain recomputes by its own checkpoint_interval");

@@ -237,7 +237,8 @@ TEST(Megatrain, BoundByTheLinkIsSixCopies) {
   const double block = 27 * kLaunch + 2 * kCall + kCall + copy + copy + kUnflatten + copy + copy +
                        kUnflatten + t.layer + t.layer_backward;
   EXPECT_NEAR(step_us(on_paper("megatrain", sixteen_tokens(), {}, m)),
-              forward + block + t.embedding + t.embedding_backward + megatrain_tail(true, 1), kExact);
+              forward + block + t.embedding + t.embedding_backward + megatrain_tail(true, 1),
+              kExact);
 }
 
 }  // namespace
