@@ -1,0 +1,83 @@
+// What holds of every prediction, whatever the model, the machine and the plan.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <string>
+
+#include "sim/engine/critical_path.h"
+#include "sim/engine/time.h"
+#include "tests/plans/jobs.h"
+
+namespace offsim::plans {
+
+// The first rule that the prediction breaks, in words; empty when it keeps all.
+inline std::string broken_rule(const Job& job, const Predicted& done) {
+  const study::Prediction& p = done.prediction;
+  const study::Run& run = done.run;
+  const double step = p.step.value;
+  for (const double value : {step, p.step_high.value, p.tokens_per_s, p.tflops_model,
+                             p.tflops_hardware, p.tflops_six_nd}) {
+    if (!std::isfinite(value) || value <= 0) {
+      return "a number is not positive and finite";
+    }
+  }
+  if (p.step_low > p.step || p.step > p.step_high) {
+    return "the step is outside its range";
+  }
+
+  // Every picosecond of the step belongs to one activity, or to none.
+  const auto path = engine::critical_path(run.lowered.graph, run.timeline, run.step,
+                                          run.lowered.step_ends.back());
+  engine::Picoseconds sum = path.idle;
+  for (const engine::Share& share : path.shares) {
+    sum += share.time;
+  }
+  if (sum != run.step.to - run.step.from) {
+    return "the critical path does not add up to the step";
+  }
+  double phases = p.idle.value;
+  for (const auto& [name, time] : p.phases) {
+    phases += time.value;
+  }
+  if (std::abs(phases / step - 1) > 1e-9) {
+    return "the phases do not add up to the step";
+  }
+
+  // No resource does more than it can, in the step and beside what its totals need.
+  for (const auto& [name, share] : p.utilization) {
+    if (share > 1 + 1e-6) {
+      return name + " does more than its capacity";
+    }
+  }
+  if (job.machine.link) {
+    const machine::Link& link = *job.machine.link;
+    const double least = std::max(
+        {p.totals.h2d_bytes / link.h2d.value.value, p.totals.d2h_bytes / link.d2h.value.value,
+         (p.totals.h2d_bytes + p.totals.d2h_bytes) / link.total.value.value});
+    if (step < least * (1 - 1e-9)) {
+      return "the step is shorter than its copies on the link";
+    }
+  }
+  if (step < p.totals.dram_bytes / job.machine.host.dram.value.value * (1 - 1e-9)) {
+    return "the step is shorter than its bytes in DRAM";
+  }
+
+  for (const study::PoolReport& pool : p.pools) {
+    const std::int64_t tags =
+        std::accumulate(pool.by_tag.begin(), pool.by_tag.end(), std::int64_t{0},
+                        [](std::int64_t s, const study::Tagged& t) { return s + t.bytes.value; });
+    if (tags != pool.peak.value || pool.resident < Bytes(0) || pool.resident > pool.peak) {
+      return pool.name + ": tags do not add up to the peak, or more is resident";
+    }
+  }
+  if (p.feasible() != std::ranges::all_of(p.pools, &study::PoolReport::fits)) {
+    return "feasible is not that all pools fit";
+  }
+  return "";
+}
+
+}  // namespace offsim::plans

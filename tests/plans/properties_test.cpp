@@ -1,0 +1,118 @@
+// What holds of every plan, whatever is asked?
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "tests/plans/invariants.h"
+
+namespace offsim::plans {
+namespace {
+
+bool coin() { return *rc::gen::arbitrary<bool>(); }
+std::string flag() { return coin() ? "true" : "false"; }
+
+model::Shape any_shape() {
+  model::Shape s = tiny_shape(*rc::gen::inRange(1, 9));
+  s.kv_heads = *rc::gen::inRange(1, 3);
+  s.heads = s.kv_heads * *rc::gen::inRange(1, 4);
+  s.head_dim = 8 * *rc::gen::inRange(1, 5);
+  s.hidden = 16 * *rc::gen::inRange(1, 9);
+  s.ffn = 16 * *rc::gen::inRange(1, 17);
+  s.vocabulary = *rc::gen::inRange(2, 3000);
+  s.gated_mlp = coin();
+  s.qk_norm = coin();
+  s.tied = coin();
+  return s;
+}
+
+Workload any_workload() {
+  Workload w;
+  w.micro_batch = *rc::gen::inRange(1, 5);
+  w.sequence = *rc::gen::inRange(2, 300);
+  w.accumulation = *rc::gen::inRange(1, 4);
+  w.checkpointing = coin() ? Checkpointing::kFull : Checkpointing::kNone;
+  w.phase_sync = coin();
+  return w;
+}
+
+// Rates over four decades, so that now the host, now the link, now the GPU decides.
+machine::Machine any_machine() {
+  machine::Machine m = coin() && coin() ? runtime::unified_machine() : runtime::synthetic_machine();
+  const auto scale = [] { return std::pow(10.0, *rc::gen::inRange(-2, 3)); };
+  m.accelerator.kernel_floor = runtime::known<Seconds>(1e-6 * scale());
+  m.host.dram.value = m.host.dram.value * scale();
+  m.host.dma_weight = runtime::known<double>(scale());
+  m.framework.launch_queue = *rc::gen::inRange(1, 2000);
+  m.framework.map_threshold = runtime::known_bytes(*rc::gen::inRange(1, 200'000));
+  if (m.link) {
+    m.link->h2d.value = m.link->h2d.value * scale();
+    m.link->d2h.value = m.link->d2h.value * scale();
+    m.link->total.value = (m.link->h2d.value + m.link->d2h.value) * 0.8;
+  }
+  runtime::connect(m);
+  return m;
+}
+
+Job any_job() {
+  const model::Shape shape = any_shape();
+  switch (*rc::gen::inRange(0, 3)) {
+    case 0:
+      return job("native", any_workload(), {{"gradient_clipping", flag()}}, shape, any_machine());
+    case 1:
+      return job("zero2-offload", any_workload(),
+                 {{"deepspeed_version", coin() ? "0.14.5" : "0.19.6"},
+                  {"pin_memory", flag()},
+                  {"overlap_comm", flag()},
+                  {"contiguous_gradients", flag()},
+                  {"reduce_bucket_size", std::to_string(*rc::gen::inRange(1, 200'000))}},
+                 shape, any_machine());
+    default:
+      return job("megatrain", any_workload(),
+                 {{"checkpoint_interval", std::to_string(*rc::gen::inRange(1, 10))},
+                  {"num_grad_slabs", std::to_string(*rc::gen::inRange(1, 13))},
+                  {"optimizer", coin() ? "deepspeed_adam" : "torch_fused"},
+                  {"variant", coin() ? "code" : "paper"}},
+                 shape, any_machine());
+  }
+}
+
+RC_GTEST_PROP(PlanProperty, KeepsTheRulesOfEveryPrediction, ()) {
+  const Job asked = any_job();
+  RC_ASSERT(broken_rule(asked, predicted(asked)) == "");
+}
+
+RC_GTEST_PROP(PlanProperty, MoreAccumulationTakesMoreTimeAndMovesNoLess, ()) {
+  Job asked = any_job();
+  const study::Prediction few = study::predict(asked);
+  asked.workload.accumulation += *rc::gen::inRange(1, 3);
+  const study::Prediction many = study::predict(asked);
+  RC_ASSERT(many.step > few.step);
+  RC_ASSERT(many.totals.executed > few.totals.executed);
+  RC_ASSERT(many.totals.h2d_bytes >= few.totals.h2d_bytes);
+  RC_ASSERT(many.totals.d2h_bytes >= few.totals.d2h_bytes);
+}
+
+// Steady: the step that is reported is as the one after it. Rounding and the order of equal times
+// may differ a little.
+RC_GTEST_PROP(PlanProperty, TheReportedStepIsSteady, ()) {
+  const Job asked = any_job();
+  Plan longer = *asked.plan;
+  longer.steps += 2;
+  Job more = asked;
+  more.plan = &longer;
+  const double step = study::predict(asked).step.value;
+  RC_ASSERT(std::abs(study::predict(more).step.value / step - 1) < 1e-6);
+}
+
+RC_GTEST_PROP(PlanProperty, CheckpointingNeverNeedsMoreGpuMemoryForManyLayers, ()) {
+  model::Shape shape = any_shape();
+  shape.layers = 32;
+  Workload w = any_workload();
+  w.sequence = 256;
+  w.checkpointing = Checkpointing::kNone;
+  const Bytes without = study::predict(job("native", w, {}, shape)).pool("gpu")->peak;
+  w.checkpointing = Checkpointing::kFull;
+  RC_ASSERT(study::predict(job("native", w, {}, shape)).pool("gpu")->peak <= without);
+}
+
+}  // namespace
+}  // namespace offsim::plans
