@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "sim/runtime/price.h"
 #include "tests/runtime/simulated.h"
 
 namespace offsim::runtime {
@@ -199,6 +200,45 @@ TEST(HostBusy, CostsWhatItsTaskSays) {
   const Simulated run(std::move(gpu));
   EXPECT_NEAR(run.finish_us("tensors", Cause::kHostThread), 7, kExact);
   EXPECT_NEAR(run.finish_us("checkpoints", Cause::kHostThread), 2007, kExact);
+}
+
+// --- prices
+
+// Products of 16 bits run at the rate of their type, fp32 ones at theirs. 1e9 operations and a
+// start of 2 us.
+TEST(Price, OfAProductIsOfItsType) {
+  machine::Machine m = synthetic_machine();
+  m.accelerator.bf16 = known<FlopsPerSecond>(1e15);
+  m.accelerator.fp16 = known<FlopsPerSecond>(1e14);
+  m.accelerator.fp32 = known<FlopsPerSecond>(1e13);
+  m.accelerator.memory_bandwidth = known<BytesPerSecond>(1e30);
+  model::Kernel product{.kind = model::Kernel::Kind::kGemm, .m = 1000, .n = 1000, .k = 500};
+  const auto us = [&](Half half) {
+    return price_work(m, {"product", {product}}, half).seconds.value / kMicro;
+  };
+  EXPECT_NEAR(us(Half::kBf16), 2 + 1, kExact);
+  EXPECT_NEAR(us(Half::kFp16), 2 + 10, kExact);
+  product.wide = true;
+  EXPECT_NEAR(us(Half::kBf16), 2 + 100, kExact);
+  EXPECT_NEAR(us(Half::kFp16), 2 + 100, kExact);
+}
+
+TEST(Price, NamesTheFiguresItRestsOnWithTheirShares) {
+  machine::Machine m = synthetic_machine();
+  m.accelerator.elementwise.figure = machine::FigureId(3);
+  m.accelerator.gemm.figure = machine::FigureId(7);
+  m.accelerator.memory_bandwidth = known<BytesPerSecond>(1e30);
+  // 3 us of a product, 1 us of 1 MB.
+  const WorkPrice price =
+      price_work(m, {"layer",
+                     {{.kind = model::Kernel::Kind::kGemm, .m = 1000, .n = 1000, .k = 500},
+                      {.bytes = 1'000'000}}});
+  ASSERT_EQ(price.shares.size(), 2U);
+  EXPECT_EQ(price.launches, 2);
+  EXPECT_EQ(price.shares[0].first, machine::FigureId(3));
+  EXPECT_NEAR(price.shares[0].second, 0.25, 1e-9);
+  EXPECT_EQ(price.shares[1].first, machine::FigureId(7));
+  EXPECT_NEAR(price.shares[1].second, 0.75, 1e-9);
 }
 
 // --- steps
