@@ -115,7 +115,7 @@ TEST(PredictionText, KeepsToThePageWithLongNames) {
   job.machine.title =
       "a machine whose title takes more room than any page of a terminal has to give";
   job.options.set("checkpoint_interval", "123456789", {});
-  job.options.set("num_grad_slabs", "123456789", {});
+  job.options.set("num_grad_slabs", "10000", {});
   job.options.set("optimizer", "deepspeed_adam", {});
   job.options.set("variant", "paper", {});
   study::Prediction p = made_up_prediction();
