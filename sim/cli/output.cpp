@@ -1,8 +1,10 @@
 #include "sim/cli/output.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,6 +16,9 @@ namespace offsim::cli {
 namespace fs = std::filesystem;
 
 namespace {
+
+constexpr int kNarrowest = 60;  // columns; below, tables would be hard to read
+constexpr int kWidest = 120;
 
 [[noreturn]] void cannot_write(const std::string& path) {
   throw InputError({path, 0, 0}, "cannot be written",
@@ -61,6 +66,10 @@ Terminal terminal_of_process() {
   Terminal terminal;
   const char* const no_colour = std::getenv("NO_COLOR");
   terminal.style.colour = ::isatty(STDOUT_FILENO) != 0 && (no_colour == nullptr || *no_colour == 0);
+  if (winsize size{}; ::isatty(STDOUT_FILENO) != 0 &&
+                      ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    terminal.style.width = std::clamp<int>(size.ws_col, kNarrowest, kWidest);
+  }
   terminal.progress = ::isatty(STDERR_FILENO) != 0;
   return terminal;
 }

@@ -15,7 +15,8 @@ struct Terminal {
   bool progress = false;  // stderr is one: a long run may say how far it is
 };
 
-// The manners of this process: colour when stdout is a terminal and NO_COLOR is not set.
+// The manners of this process: colour and the terminal's width when stdout is one, and no colour
+// where NO_COLOR is set.
 Terminal terminal_of_process();
 
 // What a command writes beside its text. A path "-" means stdout, which then holds nothing else.

@@ -60,7 +60,10 @@ int run_predict(const PredictOptions& options, std::ostream& out, std::ostream&)
     throw InputError({"command line", 0, 0}, "predict takes one plan and one machine",
                      "expected offsim compare for several");
   }
-  const study::Case c = std::move(study::cases(catalog, scenario).front());
+  study::Case c = std::move(study::cases(catalog, scenario).front());
+  if (options.price) {
+    c.origins.push_back({"price", *options.price, {"command line", 0, 0}});
+  }
 
   study::Run run;
   const study::Prediction prediction = study::predict(c.job, price, &run);

@@ -143,6 +143,9 @@ TEST(Predict, ExplainListsEverySettingOptionAndFigure) {
   EXPECT_THAT(text, testing::ContainsRegex("workload.sequence +512 +command line\n"));
   EXPECT_THAT(text, testing::ContainsRegex("checkpoint_interval +2 +command line\n"));
   EXPECT_THAT(text, testing::ContainsRegex("workload.accumulation +1 +default\n"));
+  EXPECT_THAT(text, Not(testing::ContainsRegex("price +2USD/h")));
+  EXPECT_THAT(good(offsim(kAsk + " --explain --price 2USD/h")),
+              testing::ContainsRegex("price +2USD/h +command line\n"));
   const machine::Machine m = study::Catalog::embedded().machine("h200-pcie5", {});
   for (const machine::Figure& figure : m.figures) {
     EXPECT_THAT(text, HasSubstr(figure.name + " "));
@@ -197,6 +200,13 @@ TEST(Predict, ALinkIsFollowedAndADeviceStays) {
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
 }
 
+TEST(Predict, ColourIsForTerminalsAndMayBeRefused) {
+  EXPECT_THAT(on_terminal("offsim " + kAsk), HasSubstr("\033[1m"));
+  EXPECT_THAT(on_terminal("NO_COLOR=1 offsim " + kAsk), Not(HasSubstr("\033")));
+  EXPECT_THAT(on_terminal("NO_COLOR= offsim " + kAsk), HasSubstr("\033[1m"));
+  EXPECT_THAT(on_terminal("offsim " + kAsk + " --json -"), Not(HasSubstr("\033")));
+}
+
 TEST(Predict, AFullDiskIsNotSuccess) {
   EXPECT_EQ(shell("offsim " + kAsk + " --json /dev/full").code, 2);
   EXPECT_EQ(shell("offsim " + kAsk + " > /dev/full").code, 1);
@@ -236,6 +246,17 @@ TEST(Compare, NextPredictsTheFastestThatFits) {
               HasSubstr("--hardware " + best.at("scenario").at("hardware").get<std::string>()));
   EXPECT_THAT(next, HasSubstr("--plan " + best.at("scenario").at("plan").get<std::string>()));
   good(shell(next));
+}
+
+TEST(Compare, ATableIsAsWideAsItsTerminal) {
+  const std::string ask =
+      "offsim compare --model qwen2.5-7b --micro-batch largest --hardware h200-pcie5,gh200-480gb";
+  std::size_t widest = 0;
+  for (const std::string& line : lines_of(on_terminal("NO_COLOR=1 " + ask))) {
+    widest = std::max(widest, characters(line) - 1);  // the terminal adds '\r'
+  }
+  EXPECT_GT(widest, 80u);
+  EXPECT_LE(widest, 100u);
 }
 
 TEST(Compare, SetReachesTheNamedPlanOnly) {

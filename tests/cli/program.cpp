@@ -1,11 +1,14 @@
 #include "tests/cli/program.h"
 
 #include <fcntl.h>
+#include <pty.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
@@ -70,6 +73,10 @@ Outcome run(const std::vector<std::string>& words, const fs::path& folder) {
   return {code, read_all(out), read_all(err)};
 }
 
+std::string with_program(const std::string& line) {
+  return "PATH='" + fs::path(OFFSIM_BINARY).parent_path().string() + "':$PATH; " + line;
+}
+
 }  // namespace
 
 Outcome offsim(const std::string& arguments, const fs::path& folder) {
@@ -82,8 +89,27 @@ Outcome offsim(const std::string& arguments, const fs::path& folder) {
 }
 
 Outcome shell(const std::string& line, const fs::path& folder) {
-  const std::string path = fs::path(OFFSIM_BINARY).parent_path().string();
-  return run({"/bin/sh", "-c", "PATH='" + path + "':$PATH; " + line}, folder);
+  return run({"/bin/sh", "-c", with_program(line)}, folder);
+}
+
+std::string on_terminal(const std::string& line) {
+  const std::string with_path = with_program(line);
+  winsize size{};
+  size.ws_col = 100;
+  int terminal = -1;
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, &size);
+  if (child == 0) {
+    ::execl("/bin/sh", "sh", "-c", with_path.c_str(), nullptr);
+    ::_exit(127);
+  }
+  std::string shown;
+  std::array<char, 4096> block{};
+  for (ssize_t n = 0; (n = ::read(terminal, block.data(), block.size())) > 0;) {
+    shown.append(block.data(), static_cast<std::size_t>(n));
+  }
+  ::close(terminal);
+  wait_for(child);
+  return shown;
 }
 
 Folder::Folder() {

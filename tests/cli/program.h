@@ -17,6 +17,9 @@ Outcome offsim(const std::string& arguments, const std::filesystem::path& folder
 // A line for a POSIX shell, with offsim on its PATH.
 Outcome shell(const std::string& line, const std::filesystem::path& folder = ".");
 
+// What a terminal of 100 columns shows of a line for a shell.
+std::string on_terminal(const std::string& line);
+
 // A new folder, removed with its files at the end.
 class Folder {
  public:
