@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ostream>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -21,6 +23,12 @@ using engine::ActivityId;
 using engine::Picoseconds;
 using engine::Window;
 using runtime::Cause;
+using Nanoseconds = std::int64_t;
+
+// Processes, which viewers show as groups of tracks: the program's lanes and the machine's
+// resources. Threads count from the id of their process, so that all ids differ.
+constexpr int kLanes = 1;
+constexpr int kResources = 1000;
 
 // JSON's spelling of a text, quotes included.
 std::string json_text(std::string_view text) {
@@ -28,10 +36,13 @@ std::string json_text(std::string_view text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// To the picosecond: "1234.000567".
-std::string microseconds(Picoseconds time) {
-  constexpr Picoseconds kOne = 1'000'000;
-  return fmt::format("{}.{:06}", time / kOne, time % kOne);
+// Viewers keep whole nanoseconds and round what begins and what lasts each by itself: slices that
+// touch would overlap, and Perfetto drops a slice that overlaps another of its track.
+Nanoseconds nanoseconds(Picoseconds time) { return (time + 500) / 1000; }
+
+// "1234.567": the format's unit.
+std::string microseconds(Nanoseconds time) {
+  return fmt::format("{}.{:03}", time / 1000, time % 1000);
 }
 
 // Writes the list of events with commas between.
@@ -39,10 +50,10 @@ class Events {
  public:
   explicit Events(std::ostream& out) : out_(out) {}
 
-  void metadata(std::string_view what, std::size_t track, std::string_view key,
+  void metadata(std::string_view what, int process, int track, std::string_view key,
                 const std::string& json_value) {
-    add(fmt::format(R"({{"name":"{}","ph":"M","pid":1,"tid":{},"args":{{"{}":{}}}}})", what, track,
-                    key, json_value));
+    add(fmt::format(R"({{"name":"{}","ph":"M","pid":{},"tid":{},"args":{{"{}":{}}}}})", what,
+                    process, track, key, json_value));
   }
 
   void add(const std::string& event) {
@@ -94,41 +105,110 @@ std::string arguments(const study::Run& run, const machine::Machine& machine, Ac
   return text;
 }
 
-// Adds what runs in the step; returns the lanes that do anything.
-std::set<std::size_t> add_activities(Events& events, const study::Run& run,
-                                     const machine::Machine& machine) {
-  std::set<std::size_t> lanes;
-  const engine::ActivityGraph& graph = run.lowered.graph;
-  for (std::size_t i = 0; i < graph.size(); ++i) {
-    const Picoseconds from = std::max(run.timeline.start[i], run.step.from);
-    const Picoseconds to = std::min(run.timeline.finish[i], run.step.to);
-    if (from >= to) {
-      continue;
+struct Slice {
+  Nanoseconds from = 0, to = 0;
+  ActivityId activity{};
+};
+using Slices = std::vector<Slice>;
+
+// What a person looks at: a lane of the program, or a resource of the machine.
+struct Track {
+  std::string name;
+  Slices slices;
+};
+
+// The slices of one track may overlap, those of one row of it never do: as few rows as that takes.
+std::vector<Slices> rows_of(Slices slices) {
+  std::ranges::stable_sort(slices, {}, &Slice::from);
+  std::vector<Slices> rows;
+  for (const Slice& slice : slices) {
+    auto row = std::ranges::find_if(
+        rows, [&](const Slices& busy) { return busy.back().to <= slice.from; });
+    if (row == rows.end()) {
+      row = rows.emplace(row);
     }
-    const ActivityId id{static_cast<std::uint32_t>(i)};
-    const Cause cause{graph.causes()[i]};
-    const std::string_view label = graph.label(id);
-    events.add(fmt::format(
-        R"({{"name":{},"cat":"{}","ph":"X","ts":{},"dur":{},"pid":1,"tid":{},"args":{{{}}}}})",
-        json_text(label.empty() ? cause_title(cause) : label), cause_key(cause),
-        microseconds(from - run.step.from), microseconds(to - from), run.lowered.lane[i],
-        arguments(run, machine, id)));
-    lanes.insert(run.lowered.lane[i]);
+    row->push_back(slice);
   }
-  return lanes;
+  return rows;
 }
 
-void name_tracks(Events& events, const study::Run& run, const plans::Job& job,
-                 const std::set<std::size_t>& lanes) {
-  events.metadata(
-      "process_name", 0, "name",
-      json_text(fmt::format("{}, {} on {}", job.plan->name, job.shape.name, job.machine.name)));
-  for (const std::size_t lane : lanes) {
-    const runtime::LaneInfo& info = run.program.lanes[lane];
-    const bool stream = info.kind == runtime::LaneKind::kStream;
-    events.metadata("thread_name", lane, "name",
-                    json_text(stream ? "stream: " + info.name : info.name));
-    events.metadata("thread_sort_index", lane, "sort_index", fmt::format("{}", lane));
+// What several lanes may use at the same time, which nobody sees on the lanes alone.
+constexpr std::array<std::string_view, 4> kResourceNames{"link, to the GPU", "link, to the host",
+                                                         "CPU pool", "drive"};
+
+// Index into kResourceNames; nothing for a kernel, and for the host thread, which has a core to
+// itself.
+std::optional<std::size_t> resource_of(Cause cause) {
+  switch (cause) {
+    case Cause::kH2d:
+      return 0;
+    case Cause::kD2h:
+      return 1;
+    case Cause::kCpuOptimizer:
+    case Cause::kCpuClip:
+    case Cause::kCpuCopy:
+    case Cause::kPageFaults:
+      return 2;
+    case Cause::kNvme:
+      return 3;
+    default:
+      return std::nullopt;
+  }
+}
+
+struct Tracks {
+  std::vector<Track> lanes, resources;
+};
+
+// What runs in the step: on its lane, and again on the resource that it uses.
+Tracks tracks_of(const study::Run& run) {
+  Tracks tracks;
+  for (const runtime::LaneInfo& lane : run.program.lanes) {
+    const bool stream = lane.kind == runtime::LaneKind::kStream;
+    tracks.lanes.push_back({stream ? "stream: " + lane.name : lane.name, {}});
+  }
+  for (const std::string_view name : kResourceNames) {
+    tracks.resources.push_back({std::string(name), {}});
+  }
+  for (std::size_t i = 0; i < run.lowered.graph.size(); ++i) {
+    const Picoseconds from = std::max(run.timeline.start[i], run.step.from);
+    const Picoseconds to = std::min(run.timeline.finish[i], run.step.to);
+    const Slice slice{nanoseconds(from - run.step.from), nanoseconds(to - run.step.from),
+                      ActivityId{static_cast<std::uint32_t>(i)}};
+    if (slice.from >= slice.to) {
+      continue;
+    }
+    tracks.lanes[run.lowered.lane[i]].slices.push_back(slice);
+    if (const auto resource = resource_of(Cause{run.lowered.graph.causes()[i]})) {
+      tracks.resources[*resource].slices.push_back(slice);
+    }
+  }
+  return tracks;
+}
+
+// The tracks of a process, each row as a thread of its own.
+void add_process(Events& events, int process, const std::string& name,
+                 const std::vector<Track>& tracks, const study::Run& run,
+                 const machine::Machine& machine) {
+  events.metadata("process_name", process, process, "name", json_text(name));
+  int thread = process;
+  const engine::ActivityGraph& graph = run.lowered.graph;
+  for (const Track& track : tracks) {
+    for (const Slices& row : rows_of(track.slices)) {
+      events.metadata("thread_name", process, thread, "name", json_text(track.name));
+      events.metadata("thread_sort_index", process, thread, "sort_index",
+                      fmt::format("{}", thread));
+      for (const Slice& slice : row) {
+        const Cause cause{graph.causes()[engine::index(slice.activity)]};
+        const std::string_view label = graph.label(slice.activity);
+        events.add(fmt::format(
+            R"({{"name":{},"cat":"{}","ph":"X","ts":{},"dur":{},"pid":{},"tid":{},"args":{{{}}}}})",
+            json_text(label.empty() ? cause_title(cause) : label), cause_key(cause),
+            microseconds(slice.from), microseconds(slice.to - slice.from), process, thread,
+            arguments(run, machine, slice.activity)));
+      }
+      ++thread;
+    }
   }
 }
 
@@ -175,9 +255,9 @@ void add_counter(Events& events, std::string_view name, std::string_view unit,
     return;
   }
   for (const Point& point : thin(within, window)) {
-    events.add(fmt::format(R"({{"name":{},"ph":"C","ts":{},"pid":1,"args":{{"{}":{}}}}})",
-                           json_text(name), microseconds(point.time - window.from), unit,
-                           point.value));
+    events.add(fmt::format(R"({{"name":{},"ph":"C","ts":{},"pid":{},"args":{{"{}":{}}}}})",
+                           json_text(name), microseconds(nanoseconds(point.time - window.from)),
+                           kResources, unit, point.value));
   }
 }
 
@@ -207,9 +287,9 @@ std::vector<Point> pool_points(const study::Run& run, engine::PoolId pool) {
   return points;
 }
 
-// GB/s of all copies in a direction: each copy's bytes, spread evenly over the time after its
+// GB/s of all copies of a cause: each copy's bytes, spread evenly over the time after its
 // latency.
-std::vector<Point> copy_points(const study::Run& run, Cause direction) {
+std::vector<Point> copy_points(const study::Run& run, Cause cause) {
   struct Change {
     Picoseconds time;
     double gb_per_s;
@@ -220,7 +300,7 @@ std::vector<Point> copy_points(const study::Run& run, Cause direction) {
   for (std::size_t i = 0; i < graph.size(); ++i) {
     const Picoseconds from = run.timeline.start[i] + graph.latencies()[i];
     const Picoseconds to = run.timeline.finish[i];
-    if (Cause(graph.causes()[i]) == direction && from < to) {
+    if (Cause(graph.causes()[i]) == cause && from < to) {
       const double rate = graph.amounts()[i] / 1e9 / engine::to_seconds(to - from).value;
       changes.push_back({from, rate, 1});
       changes.push_back({to, -rate, -1});
@@ -247,15 +327,20 @@ std::vector<Point> copy_points(const study::Run& run, Cause direction) {
 void write_trace(std::ostream& out, const study::Run& run, const plans::Job& job) {
   out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
   Events events(out);
-  name_tracks(events, run, job, add_activities(events, run, job.machine));
+  const Tracks tracks = tracks_of(run);
+  add_process(events, kLanes,
+              fmt::format("{}, {} on {}", job.plan->name, job.shape.name, job.machine.name),
+              tracks.lanes, run, job.machine);
+  add_process(events, kResources, fmt::format("resources of {}", job.machine.name),
+              tracks.resources, run, job.machine);
   const engine::ActivityGraph& graph = run.lowered.graph;
   for (std::size_t i = 0; i < graph.pools().size(); ++i) {
     const std::string name = fmt::format("{} memory", pool_title(graph.pools()[i].name));
     const engine::PoolId pool{static_cast<std::uint32_t>(i)};
     add_counter(events, name, "bytes", pool_points(run, pool), run.step);
   }
-  for (const Cause direction : {Cause::kH2d, Cause::kD2h}) {
-    add_counter(events, cause_title(direction), "GB/s", copy_points(run, direction), run.step);
+  for (const Cause cause : {Cause::kH2d, Cause::kD2h, Cause::kNvme}) {
+    add_counter(events, cause_title(cause), "GB/s", copy_points(run, cause), run.step);
   }
   out << "\n]}\n";
 }
