@@ -106,10 +106,12 @@ struct Framework {
   Known<Seconds> copy_call;         // host seconds of one asynchronous copy
   Known<Seconds> optimizer_tensor;  // host seconds a tensor in optimizer.step(), before its kernels
   Known<Seconds>
-      checkpoint_call;   // host seconds that checkpointing a layer adds, forward and again backward
-  int launch_queue = 0;  // kernels that the host can run ahead
-  Known<Bytes> gpu_rounding;   // of the GPU allocator
-  Known<Bytes> gpu_workspace;  // of the matrix library, allocated with the first product
+      checkpoint_call;  // host seconds that checkpointing a layer adds, forward and again backward
+  Known<Seconds> module_hook;    // host seconds of DeepSpeed's stage 3 at a module's border
+  Known<Seconds> gradient_hook;  // and of its hook on a gradient, before what it launches
+  int launch_queue = 0;          // kernels that the host can run ahead
+  Known<Bytes> gpu_rounding;     // of the GPU allocator
+  Known<Bytes> gpu_workspace;    // of the matrix library, allocated with the first product
   Known<ElementsPerSecond>
       indexed;  // per multiprocessor: kernels that compute an address per element
   bool pinned_power_of_two = false;

@@ -89,6 +89,8 @@ Framework read_framework(View map, FigureReader& figures) {
   f.copy_call = figures.time(map, "copy_call");
   f.optimizer_tensor = figures.time(map, "optimizer_tensor");
   f.checkpoint_call = figures.time(map, "checkpoint_call");
+  f.module_hook = figures.time(map, "module_hook");
+  f.gradient_hook = figures.time(map, "gradient_hook");
   f.launch_queue = static_cast<int>(map.integer("launch_queue", 1, 1'000'000));
   f.gpu_rounding = figures.bytes(map, "gpu_rounding");
   f.gpu_workspace = figures.bytes(map, "gpu_workspace");

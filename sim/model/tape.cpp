@@ -1,5 +1,7 @@
 #include "sim/model/tape.h"
 
+#include <algorithm>
+
 namespace offsim::model {
 
 namespace {
@@ -12,6 +14,36 @@ std::int64_t converting(std::int64_t n) { return n * 17 / 10; }
 std::int64_t concatenating(std::int64_t n) { return n * 14 / 10; }
 
 }  // namespace
+
+void Tape::module(std::string name, std::vector<std::int64_t> elements, std::int32_t borders,
+                  bool tied) {
+  Module module;
+  module.name = std::move(name);
+  module.elements = std::move(elements);
+  module.borders = borders;
+  module.tied = tied;
+  marks_.push_back({std::move(module), forward_.size(), backward_.size()});
+}
+
+std::vector<Module> Tape::modules() const {
+  const auto part = [](const std::vector<Kernel>& list, std::size_t from, std::size_t to) {
+    const auto at = [&](std::size_t i) { return list.begin() + static_cast<std::ptrdiff_t>(i); };
+    return std::vector<Kernel>(at(std::min(from, to)), at(to));
+  };
+  std::vector<Module> modules;
+  for (std::size_t i = 0; i < marks_.size(); ++i) {
+    const bool last = i + 1 == marks_.size();
+    const std::size_t forward = last ? forward_.size() : marks_[i + 1].forward;
+    const std::size_t backward = last ? backward_.size() : marks_[i + 1].backward;
+    Module module = marks_[i].module;
+    module.forward = {module.name + " forward", part(forward_, marks_[i].forward, forward)};
+    module.recompute = {module.name + " recompute",
+                        part(forward_, marks_[i].forward, std::min(forward, recompute_kernels_))};
+    module.backward = {module.name + " backward", part(backward_, marks_[i].backward, backward)};
+    modules.push_back(std::move(module));
+  }
+  return modules;
+}
 
 void Tape::stream(std::vector<Kernel>& list, std::int64_t bytes, int count) {
   list.push_back({.bytes = bytes, .count = count});

@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,6 +28,10 @@ class Tape {
   std::int64_t residual() const {
     return numerics_ == Numerics::kPure16 ? 2 : 4;
   }  // bytes: residual stream
+
+  // What follows belongs to this module.
+  void module(std::string name, std::vector<std::int64_t> elements, std::int32_t borders = 1,
+              bool tied = false);
 
   // Norms over rows of `width`, from the residual stream (or from a product's result: `narrow`),
   // rows in all `rows`.
@@ -59,6 +64,8 @@ class Tape {
   std::vector<Kernel> recompute() const {
     return {forward_.begin(), forward_.begin() + static_cast<std::ptrdiff_t>(recompute_kernels_)};
   }
+  // Requires: forward and backward are not taken yet.
+  std::vector<Module> modules() const;
   std::vector<Kernel> take_forward() { return std::move(forward_); }
   std::vector<Kernel> take_backward() { return std::move(backward_); }
 
@@ -69,7 +76,14 @@ class Tape {
   static void tiny(std::vector<Kernel>& list, int count);
   void product(std::vector<Kernel>& list, std::int64_t m, std::int64_t n, std::int64_t k) const;
 
+  // Where a module begins; of it only the names and sizes are filled in.
+  struct Mark {
+    Module module;
+    std::size_t forward, backward;
+  };
+
   Numerics numerics_;
+  std::vector<Mark> marks_;
   std::vector<Kernel> forward_, backward_;
   std::int64_t saved_ = 0;
   std::int64_t cast_weights_ = 0;

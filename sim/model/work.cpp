@@ -11,7 +11,9 @@ namespace {
 
 Work named(const char* name, std::vector<Kernel> kernels) { return {name, std::move(kernels)}; }
 
-void norm(Tape& tape, const Shape& shape, std::int64_t tokens) {
+void norm(Tape& tape, const Shape& shape, std::int64_t tokens, const char* name, int borders) {
+  const bool bias = shape.norm == Norm::kLayer;
+  tape.module(name, std::vector<std::int64_t>(bias ? 2 : 1, shape.hidden), borders);
   if (shape.norm == Norm::kRms) {
     tape.rms_norm(tokens, shape.hidden);
   } else {
@@ -19,43 +21,65 @@ void norm(Tape& tape, const Shape& shape, std::int64_t tokens) {
   }
 }
 
+// A Linear that is a module. `borders`: modules entered since the one before.
+void linear(Tape& tape, const char* name, std::int64_t tokens, std::int64_t in, std::int64_t out,
+            bool bias, Tape::Input input, int borders = 1) {
+  std::vector<std::int64_t> elements{in * out};
+  if (bias) {
+    elements.push_back(out);
+  }
+  tape.module(name, std::move(elements), borders);
+  tape.linear(tokens, in, out, bias, input);
+}
+
+void head_norm(Tape& tape, const char* name, std::int64_t rows, std::int64_t width) {
+  tape.module(name, {width});
+  tape.rms_norm(rows, width, true);
+}
+
 void attention_block(Tape& tape, const Shape& shape, Batch batch) {
   const std::int64_t tokens = batch.tokens();
   const std::int64_t q = shape.query_width();
   const std::int64_t kv = shape.kv_width();
-  norm(tape, shape, tokens);
+  const bool gpt2 = shape.architecture == Architecture::kGpt2;
+  norm(tape, shape, tokens, gpt2 ? "ln_1" : "input_layernorm", 2);  // the layer and its norm
   if (shape.fused_qkv) {
-    tape.linear(tokens, shape.hidden, q + 2 * kv, shape.qkv_bias, Tape::Input::kWide);
+    linear(tape, "c_attn", tokens, shape.hidden, q + 2 * kv, shape.qkv_bias, Tape::Input::kWide, 2);
     tape.split(tokens * (q + 2 * kv));
     tape.save(tape.act() * tokens * (q + kv));  // q and k: views of the fused product
   } else {
-    tape.linear(tokens, shape.hidden, q, shape.qkv_bias, Tape::Input::kWide);
-    tape.linear(tokens, shape.hidden, kv, shape.qkv_bias, Tape::Input::kWideAgain);
-    tape.linear(tokens, shape.hidden, kv, shape.qkv_bias, Tape::Input::kWideAgain);
+    linear(tape, "q_proj", tokens, shape.hidden, q, shape.qkv_bias, Tape::Input::kWide, 2);
+    linear(tape, "k_proj", tokens, shape.hidden, kv, shape.qkv_bias, Tape::Input::kWideAgain);
+    linear(tape, "v_proj", tokens, shape.hidden, kv, shape.qkv_bias, Tape::Input::kWideAgain);
   }
   if (shape.qk_norm) {
-    tape.rms_norm(tokens * shape.heads, shape.head_dim, true);
-    tape.rms_norm(tokens * shape.kv_heads, shape.head_dim, true);
+    head_norm(tape, "q_norm", tokens * shape.heads, shape.head_dim);
+    head_norm(tape, "k_norm", tokens * shape.kv_heads, shape.head_dim);
   }
   if (shape.positions == 0) {
     tape.rotary(tokens * q);
     tape.rotary(tokens * kv);
   }
   tape.attention(batch, shape.heads, shape.kv_heads, shape.head_dim);
-  tape.linear(tokens, q, shape.hidden, shape.output_bias, Tape::Input::kNarrow);
+  linear(tape, gpt2 ? "attn.c_proj" : "o_proj", tokens, q, shape.hidden, shape.output_bias,
+         Tape::Input::kNarrow);
   tape.residual_add(tokens * shape.hidden);
 }
 
 void mlp_block(Tape& tape, const Shape& shape, std::int64_t tokens) {
-  norm(tape, shape, tokens);
-  tape.linear(tokens, shape.hidden, shape.ffn, shape.mlp_bias, Tape::Input::kWide);
+  const bool gpt2 = shape.architecture == Architecture::kGpt2;
+  norm(tape, shape, tokens, gpt2 ? "ln_2" : "post_attention_layernorm", 1);
+  linear(tape, gpt2 ? "c_fc" : "gate_proj", tokens, shape.hidden, shape.ffn, shape.mlp_bias,
+         Tape::Input::kWide, 2);
   if (shape.gated_mlp) {
-    tape.linear(tokens, shape.hidden, shape.ffn, shape.mlp_bias, Tape::Input::kWideAgain);
+    linear(tape, "up_proj", tokens, shape.hidden, shape.ffn, shape.mlp_bias,
+           Tape::Input::kWideAgain, 2);  // after the activation function, a module too
     tape.silu_and_product(tokens * shape.ffn);
   } else {
     tape.gelu_new(tokens * shape.ffn);
   }
-  tape.linear(tokens, shape.ffn, shape.hidden, shape.mlp_bias, Tape::Input::kNarrow);
+  linear(tape, gpt2 ? "mlp.c_proj" : "down_proj", tokens, shape.ffn, shape.hidden, shape.mlp_bias,
+         Tape::Input::kNarrow);
   tape.residual_add(tokens * shape.hidden);
 }
 
@@ -75,6 +99,7 @@ Piece layer_piece(const Shape& shape, Batch batch, Numerics numerics, Bytes& cas
   piece.forward_extra = Bytes(2 * hidden);
   piece.forward_alone = Bytes(alive * wide_mlp + 3 * hidden);
   piece.backward_extra = Bytes(3 * wide_mlp + 2 * hidden);
+  piece.modules = tape.modules();
   recompute = named("layer recompute", tape.recompute());
   piece.forward = named("layer forward", tape.take_forward());
   piece.backward = named("layer backward", tape.take_backward());
@@ -84,10 +109,12 @@ Piece layer_piece(const Shape& shape, Batch batch, Numerics numerics, Bytes& cas
 Piece head_piece(const Shape& shape, Batch batch, Numerics numerics, Bytes& cast) {
   const std::int64_t tokens = batch.tokens();
   Tape tape(numerics);
-  norm(tape, shape, tokens);
+  norm(tape, shape, tokens, "final norm", 1);
+  tape.module("lm_head", {shape.vocabulary * shape.hidden}, 1, shape.tied);
   tape.linear(tokens, shape.hidden, shape.vocabulary, false, Tape::Input::kWide);
   tape.loss(tokens, shape.vocabulary);
   Piece piece;
+  piece.modules = tape.modules();
   piece.saved = Bytes(tape.saved());
   cast = Bytes(tape.cast_weights());
   const std::int64_t logits = tokens * shape.vocabulary;
@@ -104,8 +131,14 @@ Piece head_piece(const Shape& shape, Batch batch, Numerics numerics, Bytes& cast
 
 Piece embedding_piece(const Shape& shape, Batch batch, Numerics numerics) {
   Tape tape(numerics);
+  // gpt2's position table is a module of its own; its work is the token table's.
+  if (shape.positions > 0) {
+    tape.module("wpe", {shape.positions * shape.hidden}, 1);
+  }
+  tape.module(shape.positions > 0 ? "wte" : "embed_tokens", {shape.vocabulary * shape.hidden}, 3);
   tape.embedding(batch.tokens(), shape.hidden, shape.vocabulary, shape.positions > 0);
   Piece piece;
+  piece.modules = tape.modules();
   piece.forward = named("embedding forward", tape.take_forward());
   piece.backward = named("embedding backward", tape.take_backward());
   return piece;
@@ -126,6 +159,14 @@ Flops Kernel::flops() const {
       break;
   }
   return Flops(0);
+}
+
+std::int64_t Module::numel() const {
+  std::int64_t sum = 0;
+  for (const std::int64_t n : elements) {
+    sum += n;
+  }
+  return sum;
 }
 
 std::int64_t Work::launches() const {

@@ -43,6 +43,7 @@ struct Kernel {
   std::int32_t count = 1;     // this many alike, one after the other
 
   Flops flops() const;  // of all `count`; attention's backward as executed (2.5 times its forward)
+  friend bool operator==(const Kernel&, const Kernel&) = default;
 };
 
 struct Work {
@@ -51,17 +52,31 @@ struct Work {
 
   std::int64_t launches() const;
   Flops flops() const;
+  friend bool operator==(const Work&, const Work&) = default;
+};
+
+// A module with parameters of its own, as systems see it that hook into modules (DeepSpeed's stage
+// 3 fetches and releases by them). Its works are its share of its piece's, by name.
+struct Module {
+  std::string name;                    // "q_proj"
+  std::vector<std::int64_t> elements;  // of each parameter, in the order of registration
+  std::int32_t borders = 1;            // modules entered since the one before, containers included
+  bool tied = false;                   // its weight is the embedding's
+  Work forward, recompute, backward;
+
+  std::int64_t numel() const;
 };
 
 // A piece of the model: what its forward and backward launch and what it holds in memory meanwhile.
 struct Piece {
   Work forward;
   Work backward;
-  Bytes saved;           // kept from forward to backward
-  Bytes forward_extra;   // beside `saved`, at the worst moment of the forward
-  Bytes forward_alone;   // at the worst moment of a forward that saves nothing
-  Bytes backward_extra;  // at the worst moment of the backward, beside what is saved and the
-                         // gradients of parameters
+  Bytes saved;                  // kept from forward to backward
+  Bytes forward_extra;          // beside `saved`, at the worst moment of the forward
+  Bytes forward_alone;          // at the worst moment of a forward that saves nothing
+  Bytes backward_extra;         // at the worst moment of the backward, beside what is saved and the
+                                // gradients of parameters
+  std::vector<Module> modules;  // in the order of forward; their works add up to the piece's
 };
 
 // The pieces of one micro-batch. All layers are alike.

@@ -4,6 +4,7 @@
 
 namespace offsim::plans {
 
+using model::Tensor;
 using runtime::Buffer;
 using runtime::Space;
 
@@ -23,17 +24,36 @@ GpuModel::GpuModel(const Job& job, runtime::Recorder& gpu, model::Numerics numer
       layers_(static_cast<std::size_t>(job.shape.layers)),
       layer_tensors_(model::layer_tensors(job.shape)) {
   std::reverse(layer_tensors_.begin(), layer_tensors_.end());
-  for (const model::Tensor& tensor : model::outer_tensors(job.shape)) {
+  for (const Tensor& tensor : model::outer_tensors(job.shape)) {
     auto& list = tensor.group == model::Group::kEmbedding ? embedding_tensors_ : head_tensors_;
     list.insert(list.begin(), tensor);
   }
-  embedding_forward_ = gpu.work(pieces_.embedding.forward);
-  embedding_backward_ = gpu.work(pieces_.embedding.backward);
-  layer_forward_ = gpu.work(pieces_.layer.forward);
-  layer_recompute_ = gpu.work(pieces_.recompute);
-  layer_backward_ = gpu.work(pieces_.layer.backward);
-  head_forward_ = gpu.work(pieces_.head.forward);
-  head_backward_ = gpu.work(pieces_.head.backward);
+  const auto works = [&gpu](const model::Piece& piece, const model::Work& recompute) {
+    return Works{gpu.work(piece.forward), gpu.work(recompute), gpu.work(piece.backward)};
+  };
+  embedding_ =
+      works(pieces_.embedding, pieces_.embedding.forward);  // these two are never recomputed
+  layer_ = works(pieces_.layer, pieces_.recompute);
+  head_works_ = works(pieces_.head, pieces_.head.forward);
+}
+
+void GpuModel::launch(Pass pass, std::int64_t piece) {
+  if (pass == Pass::kGradients) {
+    return;
+  }
+  const Works& works = is_layer(piece) ? layer_ : (piece == 0 ? embedding_ : head_works_);
+  gpu_.launch(pass == Pass::kForward     ? works.forward
+              : pass == Pass::kRecompute ? works.recompute
+                                         : works.backward);
+}
+
+const std::vector<Tensor>& GpuModel::tensors(std::int64_t piece) const {
+  return is_layer(piece) ? layer_tensors_ : (piece == 0 ? embedding_tensors_ : head_tensors_);
+}
+
+const std::vector<model::Module>& GpuModel::modules(std::int64_t piece) const {
+  return is_layer(piece) ? pieces_.layer.modules
+                         : (piece == 0 ? pieces_.embedding.modules : pieces_.head.modules);
 }
 
 Buffer GpuModel::hold(Bytes bytes, std::string_view tag) {
@@ -49,17 +69,17 @@ void GpuModel::drop(std::optional<Buffer>& buffer) {
   }
 }
 
-void GpuModel::forward() {
-  gpu_.launch(embedding_forward_);
-  for (Held& layer : layers_) {
-    forward_layer(layer);
+void GpuModel::forward(const Run& run) {
+  run(Pass::kForward, 0);
+  for (std::int64_t piece = 1; piece < head(); ++piece) {
+    forward_layer(piece, run);
   }
   if (autocast_) {
     head_.cast = hold(pieces_.cast_head, "16-bit weights of autocast");
   }
   head_.activations = hold(pieces_.head.saved, "logits and loss");
   brief(pieces_.head.forward_extra, "logits and loss");
-  gpu_.launch(head_forward_);
+  run(Pass::kForward, head());
   if (checkpointing_) {  // the region ends: only what backward needs keeps its casts
     for (Held& layer : layers_) {
       drop(layer.cast);
@@ -67,7 +87,8 @@ void GpuModel::forward() {
   }
 }
 
-void GpuModel::forward_layer(Held& layer) {
+void GpuModel::forward_layer(std::int64_t piece, const Run& run) {
+  Held& layer = layers_[static_cast<std::size_t>(piece - 1)];
   if (autocast_) {
     layer.cast = hold(pieces_.cast_layer, "16-bit weights of autocast");
   }
@@ -79,24 +100,24 @@ void GpuModel::forward_layer(Held& layer) {
     layer.activations = hold(pieces_.layer.saved, "activations");
     brief(pieces_.layer.forward_extra, "activations");
   }
-  gpu_.launch(layer_forward_);
+  run(Pass::kForward, piece);
 }
 
-void GpuModel::backward(const Gradients& gradients) {
+void GpuModel::backward(const Run& run) {
   brief(pieces_.head.backward_extra, "logits and loss");
-  gpu_.launch(head_backward_);
+  run(Pass::kBackward, head());
   drop(head_.activations);
   drop(head_.cast);
-  gradients(head_tensors_);
-  for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
-    backward_layer(*layer);
-    gradients(layer_tensors_);
+  run(Pass::kGradients, head());
+  for (std::int64_t piece = head() - 1; piece > 0; --piece) {
+    backward_layer(piece, run);
   }
-  gpu_.launch(embedding_backward_);
-  gradients(embedding_tensors_);
+  run(Pass::kBackward, 0);
+  run(Pass::kGradients, 0);
 }
 
-void GpuModel::backward_layer(Held& layer) {
+void GpuModel::backward_layer(std::int64_t piece, const Run& run) {
+  Held& layer = layers_[static_cast<std::size_t>(piece - 1)];
   std::optional<Buffer> recomputed;
   if (checkpointing_) {
     gpu_.host_busy(runtime::HostTask::kCheckpoint, 1, "checkpoint a layer");
@@ -104,13 +125,14 @@ void GpuModel::backward_layer(Held& layer) {
     if (autocast_) {
       layer.cast = hold(pieces_.cast_layer, "16-bit weights of autocast");
     }
-    gpu_.launch(layer_recompute_);
+    run(Pass::kRecompute, piece);
   }
   brief(pieces_.layer.backward_extra, "activations");
-  gpu_.launch(layer_backward_);
+  run(Pass::kBackward, piece);
   drop(recomputed);
   drop(layer.activations);
   drop(layer.cast);
+  run(Pass::kGradients, piece);
 }
 
 }  // namespace offsim::plans

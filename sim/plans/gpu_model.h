@@ -7,8 +7,8 @@
 // layer is recomputed first, without its last product: non-reentrant checkpointing stops once the
 // last tensor that backward needs exists (torch/utils/checkpoint.py). The 16-bit copies that
 // autocast makes of the weights live until the backward that saved them, or until the end of the
-// forward (the region) when nothing saved them. Gradients appear after the piece's backward; the
-// caller decides what becomes of them.
+// forward (the region) when nothing saved them. How a piece's kernels come to run is the plan's:
+// it may bring weights first, run module by module, and take the gradients after a backward.
 #pragma once
 
 #include <functional>
@@ -28,19 +28,28 @@ class GpuModel {
  public:
   GpuModel(const Job& job, runtime::Recorder& gpu, model::Numerics numerics);
 
-  void forward();
-  // `gradients` is called after each piece with the tensors whose gradients now exist, in the order
-  // of backward.
-  using Gradients = std::function<void(const std::vector<model::Tensor>&)>;
-  void backward(const Gradients& gradients);
+  // Pieces are 0, the embedding, 1 to L, the layers, and L + 1, the head.
+  // kGradients: after a piece's backward; its gradients exist, what it had saved is gone.
+  enum class Pass : std::uint8_t { kForward, kRecompute, kBackward, kGradients };
+  using Run = std::function<void(Pass pass, std::int64_t piece)>;
+  void forward(const Run& run);
+  void backward(const Run& run);
+
+  // All of a piece's kernels of a pass; none for kGradients.
+  void launch(Pass pass, std::int64_t piece);
+  std::int64_t head() const { return static_cast<std::int64_t>(layers_.size()) + 1; }
+  // Of a piece, in the order in which backward makes their gradients.
+  const std::vector<model::Tensor>& tensors(std::int64_t piece) const;
+  const std::vector<model::Module>& modules(std::int64_t piece) const;  // in the order of forward
 
  private:
   struct Held {
     std::optional<runtime::Buffer> activations, cast;
   };
 
-  void forward_layer(Held& layer);
-  void backward_layer(Held& layer);
+  void forward_layer(std::int64_t piece, const Run& run);
+  void backward_layer(std::int64_t piece, const Run& run);
+  bool is_layer(std::int64_t piece) const { return piece > 0 && piece < head(); }
   runtime::Buffer hold(Bytes bytes, std::string_view tag);
   void brief(Bytes bytes,
              std::string_view tag);  // allocated and freed around what is launched next
@@ -54,8 +63,10 @@ class GpuModel {
   Held head_;
   std::vector<model::Tensor> layer_tensors_, head_tensors_,
       embedding_tensors_;  // in backward order
-  runtime::WorkId embedding_forward_, embedding_backward_, layer_forward_, layer_recompute_,
-      layer_backward_, head_forward_, head_backward_;
+  struct Works {
+    runtime::WorkId forward, recompute, backward;
+  };
+  Works embedding_, layer_, head_works_;
 };
 
 }  // namespace offsim::plans

@@ -35,21 +35,26 @@ void record_native(const Job& job, Recorder& gpu, int steps) {
   for (int step = 0; step < steps; ++step) {
     std::vector<Buffer> gradients;
     for (std::int64_t micro = 0; micro < job.workload.accumulation; ++micro) {
-      enter(job, gpu, Phase::kForward);
-      model.forward();
-      enter(job, gpu, Phase::kBackward);
-      model.backward([&](const std::vector<model::Tensor>& fresh) {
-        const Bytes bytes(width * count(fresh));
-        const Buffer made = gpu.allocate(Space::kGpu, bytes, "gradients");
+      const auto run = [&](GpuModel::Pass pass, std::int64_t piece) {
+        model.launch(pass, piece);
+        if (pass != GpuModel::Pass::kGradients) {
+          return;
+        }
+        const std::int64_t fresh = count(model.tensors(piece));
+        const Buffer made = gpu.allocate(Space::kGpu, Bytes(width * fresh), "gradients");
         if (micro == 0) {
           gradients.push_back(made);
         } else {
-          gpu.launch(model::elementwise(sized("add gradients", count(fresh)), count(fresh),
+          gpu.launch(model::elementwise(sized("add gradients", fresh), fresh,
                                         3.0 * static_cast<double>(width),
-                                        static_cast<int>(fresh.size())));
+                                        static_cast<int>(model.tensors(piece).size())));
           gpu.free(made);
         }
-      });
+      };
+      enter(job, gpu, Phase::kForward);
+      model.forward(run);
+      enter(job, gpu, Phase::kBackward);
+      model.backward(run);
     }
     enter(job, gpu, Phase::kOptimizer);
     if (step == 0) {

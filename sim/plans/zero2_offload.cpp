@@ -78,17 +78,21 @@ class Zero2 {
 
   void step(bool first) {
     const std::int64_t k = job_.workload.accumulation;
+    const auto run = [this](GpuModel::Pass pass, std::int64_t piece) {
+      model_.launch(pass, piece);
+      if (pass == GpuModel::Pass::kGradients) {
+        for (const Tensor& tensor : model_.tensors(piece)) {
+          reduce(tensor);
+        }
+      }
+    };
     for (std::int64_t micro = 0; micro < k; ++micro) {
       micro_ = micro;
       enter(job_, gpu_, Phase::kForward);
-      model_.forward();
+      model_.forward(run);
       enter(job_, gpu_, Phase::kBackward);
       allocate_buckets();
-      model_.backward([this](const std::vector<Tensor>& fresh) {
-        for (const Tensor& tensor : fresh) {
-          reduce(tensor);
-        }
-      });
+      model_.backward(run);
       flush();
       if (overlap_) {
         gpu_.sync_device();

@@ -25,15 +25,6 @@ using engine::ResourceId;
 
 using engine::index;
 
-Cause cause_of_kernel(std::string_view kernel) {
-  if (kernel.starts_with("adam")) {
-    return Cause::kCpuOptimizer;
-  }
-  const bool clip =
-      kernel.starts_with("norm") || kernel.starts_with("mul") || kernel.starts_with("isinf");
-  return clip ? Cause::kCpuClip : Cause::kCpuCopy;
-}
-
 // The state of the walk over the calls.
 class Lowering {
  public:
@@ -93,6 +84,8 @@ class Lowering {
       }
     }
     SIM_ASSERT(dram_.has_value(), "a machine has memory");
+    drive_time_ = builder_.add_resource("drive0.time", 1.0);
+    queues_ = std::ranges::count(program_.lanes, LaneKind::kIoQueue, &LaneInfo::kind);
   }
 
   void add_pools() {
@@ -224,6 +217,10 @@ class Lowering {
     const auto pieces = static_cast<double>(copy.pieces);
     const auto call = machine_.framework.copy_call;
     host_spends(call.value * pieces, copy.what, call.figure);
+    if (copy.into) {  // by the driver, once the stream has come so far
+      pending_[index(copy.stream)].push_back(position(kHost));
+      touch(copy.stream, *copy.into, 1, copy.what);
+    }
     const CopyPrice price = price_copy(machine_, h2d, pageable, Bytes(copy.bytes), copy.pieces);
     const ActivityId transfer = add_activity(copy.stream,
                                              {.amount = static_cast<double>(copy.bytes),
@@ -312,10 +309,67 @@ class Lowering {
     state.fresh = 0;
   }
 
-  void take(const HostBusy& busy) {
+  // Of a read and a write under way together, a drive does less than of either alone: a program
+  // that has both on queues of their own gets `mixed` of the drive's rates.
+  void take(const Io& io) {
+    SIM_ASSERT(!machine_.drives.empty(), "a plan asks for a drive where there is one");
+    const machine::Drive& drive = machine_.drives.front();
+    const auto call = machine_.framework.copy_call;
+    host_spends(call.value, io.what, call.figure);
+    const machine::DriveRate price = io.write ? drive_write(drive, Bytes(io.in_flight), 1)
+                                              : drive_read(drive, Bytes(io.in_flight), 1);
+    const double rate = price.rate.value * (queues_ > 1 ? drive.mixed.value : 1.0);
+    const ActivityId transfer = add_activity(io.queue,
+                                             {.amount = static_cast<double>(io.bytes),
+                                              .demand = io_demand(io, rate),
+                                              .label = builder_.label(io.what),
+                                              .cause = cause(Cause::kNvme)},
+                                             share_of(price.figure));
+    builder_.edge(pending_[index(kHost)].front(), transfer);
+    append(io.queue, transfer);
+    const auto bytes = static_cast<double>(io.bytes);
+    (io.write ? totals().nvme_write_bytes : totals().nvme_read_bytes) += bytes;
+    totals().dram_bytes += io.to_gpu ? 0 : bytes;
+  }
+
+  // A byte takes 1 / rate of the drive's time, and crosses the links between the drive and where it
+  // goes.
+  DemandId io_demand(const Io& io, double rate) {
+    const std::string_view memory = io.to_gpu ? "gpu0" : "dram";
+    const auto route = io.write ? machine_.topology.route(memory, "drive0")
+                                : machine_.topology.route("drive0", memory);
+    std::vector<engine::Use> uses{{drive_time_, 1 / rate}};
+    for (const machine::Hop& hop : route) {
+      const machine::Edge& edge = machine_.topology.edges[static_cast<std::size_t>(hop.edge)];
+      const LinkResources& link = links_[static_cast<std::size_t>(hop.edge)];
+      if (edge.name.starts_with("drive")) {
+        continue;
+      }
+      uses.push_back({link.total, 1.0});
+      if (link.total != *dram_) {
+        uses.push_back({hop.down ? link.h2d : link.d2h, 1.0});
+      }
+    }
+    return builder_.demand(rate, machine_.host.dma_weight.value, uses);
+  }
+
+  machine::Known<Seconds> seconds_of(HostTask task) const {
     const machine::Framework& framework = machine_.framework;
-    const auto one =
-        busy.task == HostTask::kCheckpoint ? framework.checkpoint_call : framework.optimizer_tensor;
+    switch (task) {
+      case HostTask::kOptimizerTensor:
+        return framework.optimizer_tensor;
+      case HostTask::kCheckpoint:
+        return framework.checkpoint_call;
+      case HostTask::kModuleHook:
+        return framework.module_hook;
+      case HostTask::kGradientHook:
+        return framework.gradient_hook;
+    }
+    return framework.optimizer_tensor;
+  }
+
+  void take(const HostBusy& busy) {
+    const auto one = seconds_of(busy.task);
     host_spends(one.value * static_cast<double>(busy.count), busy.what, one.figure);
   }
 
@@ -433,7 +487,8 @@ class Lowering {
   std::int64_t launched_ = 0;
   std::int64_t heap_free_bytes_ = 0;
   engine::TagId heap_free_{};
-  ResourceId sm_{}, cores_{};
+  ResourceId sm_{}, cores_{}, drive_time_{};
+  std::ptrdiff_t queues_ = 0;  // of I/O
   std::optional<ResourceId> dram_;
   std::uint32_t no_figure_ = 0;
   ActivityId origin_{};
@@ -441,34 +496,6 @@ class Lowering {
 };
 
 }  // namespace
-
-std::string_view cause_key(Cause cause) {
-  static constexpr std::array<std::string_view, kCauses> kKeys{
-      "gpu_compute", "h2d",  "d2h",         "cpu_optimizer", "cpu_clip", "cpu_copy",
-      "nvme",        "host", "page_faults", "collective",    "join"};
-  return kKeys[index(cause)];
-}
-
-std::string_view cause_title(Cause cause) {
-  static constexpr std::array<std::string_view, kCauses> kTitles{"GPU compute",
-                                                                 "copies to the GPU",
-                                                                 "copies to the host",
-                                                                 "CPU optimizer",
-                                                                 "clip and unscale on the CPU",
-                                                                 "CPU copies and casts",
-                                                                 "NVMe",
-                                                                 "host thread",
-                                                                 "page faults",
-                                                                 "collectives",
-                                                                 "waiting"};
-  return kTitles[index(cause)];
-}
-
-std::string_view phase_name(Phase phase) {
-  static constexpr std::array<std::string_view, 4> kNames{"setup", "forward", "backward",
-                                                          "optimizer"};
-  return kNames[index(phase)];
-}
 
 Lowered lower(const Program& program, const machine::Machine& machine) {
   return Lowering(program, machine).run();

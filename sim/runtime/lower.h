@@ -10,9 +10,10 @@
 //   copy     latency + bytes over the links of the route (each direction, both together, DRAM); the
 //   host pays a call a piece,
 //            and waits for the stream when the copy is blocking or the memory is pageable
-//   CPU      elements at the kernel's rate for its size and threads, sharing DRAM and cores with
-//   everything else pages    a pageable block of the map threshold or more is new at each
-//   allocation: whoever writes it first faults its
+//   storage  one request of a queue at a time: bytes over the drive's rate for what is in flight,
+//   DRAM (or, with GPUDirect, the GPU's link) beside CPU      elements at the kernel's rate for its
+//   size and threads, sharing DRAM and cores with everything else pages    a pageable block of the
+//   map threshold or more is new at each allocation: whoever writes it first faults its
 //            pages in, and its free gives them back; smaller blocks come from the C library's heap,
 //            which grows once and stays resident (lessons of glibc's malloc: 32 MiB is the largest
 //            threshold it adapts to)
@@ -23,35 +24,15 @@
 // read exist.
 #pragma once
 
-#include <array>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "sim/engine/graph.h"
 #include "sim/machine/machine.h"
+#include "sim/runtime/cause.h"
 #include "sim/runtime/program.h"
 
 namespace offsim::runtime {
-
-// What an activity of the critical path stands for.
-enum class Cause : std::uint8_t {
-  kGpuCompute,
-  kH2d,
-  kD2h,
-  kCpuOptimizer,
-  kCpuClip,
-  kCpuCopy,
-  kNvme,
-  kHostThread,
-  kPageFaults,
-  kCollective,
-  kJoin
-};
-inline constexpr std::size_t kCauses = 11;
-std::string_view cause_key(Cause cause);    // "gpu_compute": the JSON key
-std::string_view cause_title(Cause cause);  // "GPU compute": for people
-std::string_view phase_name(Phase phase);   // "forward"
 
 // What an activity's time rests on: figures with their shares, which add up to 1.
 using FigureShares = std::vector<std::pair<machine::FigureId, double>>;

@@ -33,7 +33,7 @@ std::string_view name_of(Space space) {
 }
 
 std::string_view name_of(LaneKind kind) {
-  static constexpr std::array<std::string_view, 3> kNames{"host", "stream", "worker"};
+  static constexpr std::array<std::string_view, 4> kNames{"host", "stream", "worker", "io"};
   return kNames[index(kind)];
 }
 
@@ -41,6 +41,12 @@ std::string_view name_of(Phase phase) {
   static constexpr std::array<std::string_view, 4> kNames{"setup", "forward", "backward",
                                                           "optimizer"};
   return kNames[index(phase)];
+}
+
+std::string_view name_of(HostTask task) {
+  static constexpr std::array<std::string_view, 4> kNames{"optimizer_tensor", "checkpoint",
+                                                          "module_hook", "gradient_hook"};
+  return kNames[index(task)];
 }
 
 std::string_view name_of(Half half) { return half == Half::kFp16 ? "fp16" : "bf16"; }
@@ -80,19 +86,22 @@ class Writer {
   }
   void operator()(const Copy& c) const {
     line(R"("call":"copy","stream":{},"from":"{}","to":"{}","bytes":{},)"
-         R"("pieces":{},"blocking":{},"what":{})",
+         R"("pieces":{},"blocking":{},"into":{},"what":{})",
          lane(c.stream), name_of(c.from), name_of(c.to), c.bytes, c.pieces, c.blocking,
-         quoted(c.what));
+         buffer(c.into), quoted(c.what));
   }
   void operator()(const CpuWork& c) const {
     line(R"("call":"cpu","thread":{},"kernel":{},"elements":{},"calls":{},)"
          R"("threads":{},"into":{},"what":{})",
-         lane(c.thread), quoted(c.kernel), c.elements, c.calls, c.threads,
-         c.into ? std::to_string(index(*c.into)) : "null", quoted(c.what));
+         lane(c.thread), quoted(c.kernel), c.elements, c.calls, c.threads, buffer(c.into),
+         quoted(c.what));
+  }
+  void operator()(const Io& c) const {
+    line(R"("call":"{}","queue":{},"bytes":{},"in_flight":{},"gpu_direct":{},"what":{})",
+         c.write ? "write" : "read", lane(c.queue), c.bytes, c.in_flight, c.to_gpu, quoted(c.what));
   }
   void operator()(const HostBusy& c) const {
-    line(R"("call":"host","task":"{}","count":{},"what":{})",
-         c.task == HostTask::kCheckpoint ? "checkpoint" : "optimizer_tensor", c.count,
+    line(R"("call":"host","task":"{}","count":{},"what":{})", name_of(c.task), c.count,
          quoted(c.what));
   }
   void operator()(const Record& c) const {
@@ -116,6 +125,9 @@ class Writer {
   void operator()(const EndStep&) const { line(R"("call":"end_step")"); }
 
  private:
+  static std::string buffer(const std::optional<Buffer>& b) {
+    return b ? std::to_string(index(*b)) : "null";
+  }
   std::string lane(Lane l) const { return quoted(program_.lanes[index(l)].name); }
 
   template <class... Arguments>

@@ -34,7 +34,7 @@ enum class WorkId : std::uint32_t {};
 inline constexpr Lane kHost{0};
 inline constexpr Lane kCompute{1};  // the default stream
 
-enum class LaneKind : std::uint8_t { kHostThread, kStream, kWorker };
+enum class LaneKind : std::uint8_t { kHostThread, kStream, kWorker, kIoQueue };
 enum class Space : std::uint8_t { kGpu, kPinned, kPageable, kNvme };
 enum class Phase : std::uint8_t { kSetup, kForward, kBackward, kOptimizer };
 
@@ -54,7 +54,9 @@ struct Copy {
   std::int64_t bytes;  // in all
   std::int64_t pieces;
   bool blocking;
-  std::string what;  // "weights", "gradients": for labels
+  std::optional<Buffer> into;  // pageable and written for the first time: the driver, one thread,
+                               // faults its pages in
+  std::string what;            // "weights", "gradients": for labels
 };
 
 // A CPU kernel over `elements` numbers in `calls` equal calls, one after the other, on a thread.
@@ -68,9 +70,22 @@ struct CpuWork {
   std::string what;            // "Adam", "clip", "refresh": for labels and causes
 };
 
+// One request to the drive on an asynchronous I/O handle: requests of a handle are done in order,
+// one at a time; the host submits and goes on. Direct I/O: no page cache. `in_flight` bytes are
+// under way at a time (threads x queue depth x block). `to_gpu`: GPUDirect, the bytes skip host
+// memory.
+struct Io {
+  Lane queue;
+  bool write;
+  std::int64_t bytes;
+  std::int64_t in_flight;
+  bool to_gpu;
+  std::string what;
+};
+
 // The host thread is busy in Python and launches nothing: an optimizer goes through its tensors, a
-// checkpointed layer's hooks are set up.
-enum class HostTask : std::uint8_t { kOptimizerTensor, kCheckpoint };
+// checkpointed layer's hooks are set up, a system's hooks on modules and gradients run.
+enum class HostTask : std::uint8_t { kOptimizerTensor, kCheckpoint, kModuleHook, kGradientHook };
 struct HostBusy {
   HostTask task;
   std::int64_t count;
@@ -105,8 +120,8 @@ struct EnterPhase {
 };
 struct EndStep {};  // everything issued so far belongs to the step that ends here
 
-using Call = std::variant<Launch, Copy, CpuWork, HostBusy, Record, Wait, SyncDevice, Allocate, Free,
-                          EnterPhase, EndStep>;
+using Call = std::variant<Launch, Copy, CpuWork, Io, HostBusy, Record, Wait, SyncDevice, Allocate,
+                          Free, EnterPhase, EndStep>;
 
 struct LaneInfo {
   std::string name;

@@ -30,11 +30,17 @@ Lane Recorder::worker(std::string_view name) {
   return Lane(program_.lanes.size() - 1);
 }
 
+Lane Recorder::io_queue(std::string_view name) {
+  program_.lanes.push_back({std::string(name), LaneKind::kIoQueue});
+  return Lane(program_.lanes.size() - 1);
+}
+
 WorkId Recorder::work(const model::Work& work) {
   const auto [found, added] = works_.try_emplace(work.name, WorkId(program_.works.size()));
   if (added) {
     program_.works.push_back(work);
   }
+  SIM_ASSERT(program_.works[index(found->second)] == work, "works of one name are one work");
   return found->second;
 }
 
@@ -52,18 +58,61 @@ void Recorder::copy(Copy call) {
 
 void Recorder::copy_h2d(Lane stream, Space from, Bytes bytes, std::string_view what,
                         CopyOptions options) {
-  copy({stream, from, Space::kGpu, bytes.value, options.pieces, options.blocking,
+  copy({stream, from, Space::kGpu, bytes.value, options.pieces, options.blocking, options.into,
         std::string(what)});
 }
 
 void Recorder::copy_d2h(Lane stream, Space to, Bytes bytes, std::string_view what,
                         CopyOptions options) {
-  copy({stream, Space::kGpu, to, bytes.value, options.pieces, options.blocking, std::string(what)});
+  copy({stream, Space::kGpu, to, bytes.value, options.pieces, options.blocking, options.into,
+        std::string(what)});
+}
+
+namespace {
+
+std::string_view cast_kernel(const Recorder::Conversion& numbers) {
+  SIM_ASSERT(numbers.from_bytes != numbers.to_bytes, "a conversion changes the type");
+  return numbers.from_bytes > numbers.to_bytes ? "cast_f32_bf16" : "cast_bf16_f32";
+}
+
+}  // namespace
+
+void Recorder::convert_d2h(Lane stream, Conversion numbers, std::string_view what) {
+  const Bytes crossing(numbers.elements * numbers.from_bytes);
+  const Buffer temporary = allocate(Space::kPageable, crossing, "temporaries of copies");
+  copy_d2h(stream, Space::kPageable, crossing, what, {.blocking = true, .into = temporary});
+  cpu(cast_kernel(numbers), numbers.elements, what);
+  free(temporary);
+}
+
+void Recorder::convert_h2d(Lane stream, Conversion numbers, std::string_view what) {
+  const Bytes crossing(numbers.elements * numbers.to_bytes);
+  const Buffer temporary = allocate(Space::kPageable, crossing, "temporaries of copies");
+  cpu(cast_kernel(numbers), numbers.elements, what, {.into = temporary});
+  copy_h2d(stream, Space::kPageable, crossing, what, {.blocking = true});
+  free(temporary);
+}
+
+void Recorder::io(Io call) {
+  SIM_ASSERT(program_.lanes.at(index(call.queue)).kind == LaneKind::kIoQueue && call.in_flight > 0,
+             "a request goes to a queue of I/O");
+  if (call.bytes > 0) {
+    program_.calls.emplace_back(std::move(call));
+  }
+}
+
+void Recorder::read(Lane queue, Bytes bytes, Bytes in_flight, std::string_view what, bool to_gpu) {
+  io({queue, false, bytes.value, in_flight.value, to_gpu, std::string(what)});
+}
+
+void Recorder::write(Lane queue, Bytes bytes, Bytes in_flight, std::string_view what, bool to_gpu) {
+  io({queue, true, bytes.value, in_flight.value, to_gpu, std::string(what)});
 }
 
 void Recorder::cpu(std::string_view kernel, std::int64_t elements, std::string_view what,
                    CpuOptions options) {
-  SIM_ASSERT(program_.lanes.at(index(options.thread)).kind != LaneKind::kStream,
+  const LaneKind kind = program_.lanes.at(index(options.thread)).kind;
+  SIM_ASSERT(kind == LaneKind::kHostThread || kind == LaneKind::kWorker,
              "CPU work runs on a thread");
   program_.calls.emplace_back(CpuWork{options.thread, std::string(kernel), elements, options.calls,
                                       options.threads, options.into, std::string(what)});

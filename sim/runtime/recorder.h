@@ -28,7 +28,8 @@ class Recorder {
 
   Lane stream(std::string_view name);
   Lane worker(std::string_view name);
-  // Interned by name: a name means one Work in a program.
+  Lane io_queue(std::string_view name);
+  // Interned by name: a name means one Work in a program, which is asserted.
   WorkId work(const model::Work& work);
 
   void launch(WorkId work, Lane stream = kCompute);
@@ -37,6 +38,7 @@ class Recorder {
   struct CopyOptions {
     bool blocking = false;
     std::int64_t pieces = 1;
+    std::optional<Buffer> into = {};
   };
   void copy_h2d(Lane stream, Space from, Bytes bytes, std::string_view what, CopyOptions options);
   void copy_h2d(Lane stream, Space from, Bytes bytes, std::string_view what) {
@@ -46,6 +48,20 @@ class Recorder {
   void copy_d2h(Lane stream, Space to, Bytes bytes, std::string_view what) {
     copy_d2h(stream, to, bytes, what, CopyOptions{});
   }
+
+  // A blocking copy that changes the type (PyTorch's Copy.cu): the numbers cross as they are at the
+  // source, or as they will be at the destination on the GPU, through a new pageable temporary, and
+  // a CPU kernel casts. One that does not block is a GPU cast and a plain copy: say those.
+  struct Conversion {
+    std::int64_t elements;
+    std::int64_t from_bytes, to_bytes;  // 2 (16 bits) or 4 (fp32)
+  };
+  void convert_d2h(Lane stream, Conversion numbers, std::string_view what);
+  void convert_h2d(Lane stream, Conversion numbers, std::string_view what);
+
+  // Direct I/O of the drive; `in_flight` bytes at a time.
+  void read(Lane queue, Bytes bytes, Bytes in_flight, std::string_view what, bool to_gpu = false);
+  void write(Lane queue, Bytes bytes, Bytes in_flight, std::string_view what, bool to_gpu = false);
 
   struct CpuOptions {
     Lane thread = kHost;
@@ -82,6 +98,7 @@ class Recorder {
 
  private:
   void copy(Copy call);
+  void io(Io call);
 
   Rounding rounding_;
   Program program_;
