@@ -98,7 +98,8 @@ Piece layer_piece(const Shape& shape, Batch batch, Numerics numerics, Bytes& cas
   const std::int64_t alive = shape.gated_mlp ? 3 : (numerics == Numerics::kAutocast ? 7 : 4);
   piece.forward_extra = Bytes(2 * hidden);
   piece.forward_alone = Bytes(alive * wide_mlp + 3 * hidden);
-  piece.backward_extra = Bytes(3 * wide_mlp + 2 * hidden);
+  // While the MLP's backward runs: the gradients of the product, gate and up, beside the residual's.
+  piece.backward_extra = Bytes(3 * wide_mlp + hidden);
   piece.modules = tape.modules();
   recompute = named("layer recompute", tape.recompute());
   piece.forward = named("layer forward", tape.take_forward());
@@ -109,7 +110,7 @@ Piece layer_piece(const Shape& shape, Batch batch, Numerics numerics, Bytes& cas
 Piece head_piece(const Shape& shape, Batch batch, Numerics numerics, Bytes& cast) {
   const std::int64_t tokens = batch.tokens();
   Tape tape(numerics);
-  norm(tape, shape, tokens, "final norm", 1);
+  norm(tape, shape, tokens, shape.architecture == Architecture::kGpt2 ? "ln_f" : "norm", 1);
   tape.module("lm_head", {shape.vocabulary * shape.hidden}, 1, shape.tied);
   tape.linear(tokens, shape.hidden, shape.vocabulary, false, Tape::Input::kWide);
   tape.loss(tokens, shape.vocabulary);

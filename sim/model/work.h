@@ -58,7 +58,7 @@ struct Work {
 // A module with parameters of its own, as systems see it that hook into modules (DeepSpeed's stage
 // 3 fetches and releases by them). Its works are its share of its piece's, by name.
 struct Module {
-  std::string name;                    // "q_proj"
+  std::string name;                    // "q_proj": a part of its tensors' names
   std::vector<std::int64_t> elements;  // of each parameter, in the order of registration
   std::int32_t borders = 1;            // modules entered since the one before, containers included
   bool tied = false;                   // its weight is the embedding's

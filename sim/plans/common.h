@@ -37,8 +37,9 @@ inline std::int64_t count(const std::vector<model::Tensor>& tensors) {
 }
 
 // A Work's name must say its size: works are interned by name.
-inline std::string sized(std::string_view what, std::int64_t elements) {
-  return fmt::format("{} ({} elements)", what, elements);
+inline std::string sized(std::string_view what, std::int64_t elements,
+                         std::string_view unit = "elements") {
+  return fmt::format("{} ({} {})", what, elements, unit);
 }
 
 }  // namespace offsim::plans

@@ -21,6 +21,9 @@ GpuModel::GpuModel(const Job& job, runtime::Recorder& gpu, model::Numerics numer
       pieces_(model::pieces(job.shape, job.workload.batch(), numerics)),
       checkpointing_(job.workload.checkpointing == Checkpointing::kFull),
       autocast_(numerics == model::Numerics::kAutocast),
+      tied_bytes_(job.shape.tied ? (numerics == model::Numerics::kPure16 ? 2 : 4) *
+                                       job.shape.vocabulary * job.shape.hidden
+                                 : 0),
       layers_(static_cast<std::size_t>(job.shape.layers)),
       layer_tensors_(model::layer_tensors(job.shape)) {
   std::reverse(layer_tensors_.begin(), layer_tensors_.end());
@@ -106,6 +109,10 @@ void GpuModel::forward_layer(std::int64_t piece, const Run& run) {
 void GpuModel::backward(const Run& run) {
   brief(pieces_.head.backward_extra, "logits and loss");
   run(Pass::kBackward, head());
+  std::optional<Buffer> tied;  // the head's share of the embedding's gradient waits for the rest
+  if (tied_bytes_ > 0) {
+    tied = hold(Bytes(tied_bytes_), "gradients");
+  }
   drop(head_.activations);
   drop(head_.cast);
   run(Pass::kGradients, head());
@@ -113,6 +120,10 @@ void GpuModel::backward(const Run& run) {
     backward_layer(piece, run);
   }
   run(Pass::kBackward, 0);
+  if (tied) {
+    gpu_.launch(model::elementwise("add tied gradient", tied_bytes_, 3, 1));
+    drop(tied);
+  }
   run(Pass::kGradients, 0);
 }
 

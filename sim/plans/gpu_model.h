@@ -59,6 +59,7 @@ class GpuModel {
   model::Pieces pieces_;
   bool checkpointing_;
   bool autocast_;
+  std::int64_t tied_bytes_;  // of a tied matrix's gradient, 0 where the head has its own
   std::vector<Held> layers_;
   Held head_;
   std::vector<model::Tensor> layer_tensors_, head_tensors_,

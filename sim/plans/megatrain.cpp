@@ -12,9 +12,9 @@
 // gradients to a slab. Weights cross the link 3 times: 6 B a layer parameter; D2H 2 B. Layers run
 // forward three times and backward once. Then, the GPU idle: clip (norms on one core), Adam,
 // refresh, zero. variant paper: what the paper states instead (arXiv 2604.05091): weights cross
-// twice, since a block's recomputation keeps its autograd graph; no pinned copy of all layers but a
-// pool of 4 pinned slots that a thread of its own stages layers through; 12 B a parameter. Left
-// out: several GPUs, vision towers, packed sequences.
+// twice, since a block's recomputation keeps its autograd graph (and its layers' weights); no
+// pinned copy of all layers but a pool of 4 pinned slots that a thread of its own stages layers
+// through; 12 B a parameter. Left out: several GPUs, vision towers, packed sequences.
 #include <algorithm>
 #include <array>
 
@@ -59,9 +59,9 @@ class Megatrain {
       (tensor.group == model::Group::kEmbedding ? embedding_ : head_).push_back(tensor);
     }
     place();
-    for (std::size_t slot = 0; slot < 2; ++slot) {
-      buffer_free_[slot] = template_free_[slot] = h2d_done_[slot] = gpu_.record(kCompute);
-    }
+    const Event start = gpu_.record(kCompute);
+    buffer_free_ = h2d_done_ = {start, start};
+    template_free_.assign(static_cast<std::size_t>(templates()), start);
     for (std::int64_t i = 0; i < job.options.count("num_grad_slabs"); ++i) {
       slab_free_.push_back(gpu_.record(worker_));
     }
@@ -82,6 +82,8 @@ class Megatrain {
       }
       embedding_backward();
       gpu_.sync_device();
+      locals_.insert(locals_.end(), checkpoints_.begin(), checkpoints_.end());
+      checkpoints_.clear();
       for (const Buffer local : locals_) {
         gpu_.free(local);
       }
@@ -94,6 +96,14 @@ class Megatrain {
 
  private:
   static std::size_t slot(std::int64_t layer) { return static_cast<std::size_t>(layer % 2); }
+  // Layers whose weights the GPU holds as modules: two in turn; a block whose autograd graph is
+  // kept needs all of its layers' weights until its backward.
+  std::int64_t templates() const {
+    return paper_ ? std::clamp<std::int64_t>(interval_, 2, std::max<std::int64_t>(2, layers_)) : 2;
+  }
+  Event& template_free(std::int64_t layer) {
+    return template_free_[static_cast<std::size_t>(layer % templates())];
+  }
   Bytes layer_bytes() const { return Bytes(2 * layer_elements_); }
   Buffer hold(Bytes bytes, std::string_view tag) { return gpu_.allocate(Space::kGpu, bytes, tag); }
 
@@ -109,11 +119,13 @@ class Megatrain {
     for (std::int64_t i = 0; i < slabs; ++i) {
       gpu_.allocate(Space::kPinned, layer_bytes(), "gradient slabs");
     }
-    gpu_.allocate(Space::kPinned, Bytes(2 * count(head_)), "gradient slabs");
+    // The head's slab has room for its matrix although a tied one's gradient is the embedding's.
+    gpu_.allocate(Space::kPinned, Bytes(2 * (shape_.vocabulary * shape_.hidden + shape_.hidden)),
+                  "gradient slabs");
     gpu_.allocate(Space::kPinned, Bytes(2 * count(embedding_)), "gradient slabs");
     hold(Bytes(2 * (count(embedding_) + count(head_))), "embedding and head");
     hold(2 * layer_bytes(), "flat layer slots");
-    hold(2 * layer_bytes(), "layer templates");
+    hold(Bytes(templates() * layer_bytes().value), "layer templates");
     hold(job_.machine.framework.gpu_workspace.value, "workspace of matrix products");
   }
 
@@ -134,7 +146,7 @@ class Megatrain {
   // layer's math.
   void unflatten(std::int64_t layer) {
     const std::size_t s = slot(layer);
-    gpu_.wait(kCompute, template_free_[s]);
+    gpu_.wait(kCompute, template_free(layer));
     gpu_.launch(model::elementwise("unflatten", layer_elements_, 4,
                                    static_cast<int>(layer_tensors_.size())));
     buffer_free_[s] = gpu_.record(kCompute);
@@ -181,20 +193,22 @@ class Megatrain {
   // The head in chunks of positions; every chunk's log-softmax stays in the graph until the
   // backward.
   void head_and_loss() {
-    const std::int64_t positions = job_.workload.sequence - 1;
-    const std::int64_t chunks =
-        std::max<std::int64_t>(1, (positions + kHeadChunk - 1) / kHeadChunk);
+    const std::int64_t positions = std::max<std::int64_t>(1, job_.workload.sequence - 1);
+    std::vector<HeadChunk> chunks;
+    for (std::int64_t done = 0; done < positions; done += kHeadChunk) {
+      chunks.push_back(
+          head_chunk(job_.workload.micro_batch * std::min(kHeadChunk, positions - done)));
+    }
     const std::int64_t tokens = job_.workload.batch().tokens();
     const std::int64_t chunk_tokens =
-        job_.workload.micro_batch * std::min(kHeadChunk, std::max<std::int64_t>(1, positions));
-    const HeadChunk chunk = head_chunk(chunk_tokens);
+        job_.workload.micro_batch * std::min(kHeadChunk, positions);  // of the largest
     // Of the norm: fp32 input and scaled value in its graph; two results, of which one was never
     // used, stay local variables.
     const Buffer norm = hold(3 * pieces_.hidden, "head");
     locals_ = {hold(2 * pieces_.hidden, "local variables of the head")};
-    gpu_.launch(chunk.norm);
+    gpu_.launch(head_norm());
     const Buffer graph = hold(Bytes(2 * tokens * shape_.vocabulary), "logits and loss");
-    for (std::int64_t c = 0; c < chunks; ++c) {
+    for (const HeadChunk& chunk : chunks) {
       gpu_.free(hold(Bytes(2 * chunk_tokens * shape_.vocabulary), "logits and loss"));
       gpu_.launch(chunk.forward);
       gpu_.read_result();  // .item() on the number of valid tokens
@@ -204,24 +218,35 @@ class Megatrain {
     locals_.push_back(hold(Bytes(2 * chunk_tokens * shape_.vocabulary),
                            "local variables of the head"));  // last logits
     head_gradients_ = hold(Bytes(2 * count(head_)), "head gradients");
+    if (shape_.tied) {  // in the embedding's .grad, which the embedding's backward adds to
+      tied_gradient_ = hold(Bytes(2 * count(embedding_)), "embedding gradients");
+    }
     gpu_.free(
         hold(Bytes(4 * chunk_tokens * shape_.vocabulary + 2 * count(head_)), "logits and loss"));
-    for (std::int64_t c = 0; c < chunks; ++c) {
-      gpu_.launch(chunk.backward);
+    for (auto chunk = chunks.rbegin(); chunk != chunks.rend(); ++chunk) {
+      gpu_.launch(chunk->backward);
     }
-    gpu_.launch(chunk.norm_backward);
+    gpu_.launch(head_norm_backward());
     gpu_.free(graph);
     gpu_.free(norm);
-    gpu_.free(checkpoints_.back());
-    checkpoints_.pop_back();
+    // The final hidden state's .grad stays with it until all checkpoints go.
+    locals_.push_back(hold(pieces_.hidden, "hidden"));
     grad_hidden_ = hold(pieces_.hidden, "hidden");
     collect(head_, "head gradients", head_slab_free_);
     gpu_.free_after(head_gradients_, grads_);
   }
 
   struct HeadChunk {
-    model::Work norm, forward, backward, norm_backward;
+    model::Work forward, backward;
   };
+
+  std::int64_t all_hidden() const { return job_.workload.batch().tokens() * shape_.hidden; }
+  model::Work head_norm() const {
+    return {"final norm", {{.bytes = 36 * all_hidden(), .count = 2}, {.count = 14}}};
+  }
+  model::Work head_norm_backward() const {
+    return {"final norm backward", {{.bytes = 84 * all_hidden()}, {.count = 12}}};
+  }
 
   // Torch's cross entropy on 16-bit logits: log-softmax in place of the logits, picked and summed.
   HeadChunk head_chunk(std::int64_t tokens) const {
@@ -239,17 +264,15 @@ class Megatrain {
                                .k = tokens};
     const std::int64_t logits = tokens * shape_.vocabulary;
     const std::int64_t head = shape_.vocabulary * shape_.hidden;
-    const std::int64_t all = job_.workload.batch().tokens() * shape_.hidden;
+    const std::int64_t all = all_hidden();
     const std::int64_t part = tokens * shape_.hidden;
     HeadChunk chunk;
-    chunk.norm = {"final norm",
-                  {{.bytes = 36 * all, .count = 1}, {.bytes = 36 * all}, {.count = 14}}};
     chunk.forward = {
-        "head chunk forward",
+        sized("head chunk forward", tokens, "tokens"),
         {{.bytes = 4 * part, .indexed = part}, product, {.bytes = 6 * logits}, {.count = 8}}};
     // Zeros for the picked logits' gradient, softmax's backward, both products, sums into the
     // weight's and input's gradients.
-    chunk.backward = {"head chunk backward",
+    chunk.backward = {sized("head chunk backward", tokens, "tokens"),
                       {{.bytes = 2 * logits},
                        {.bytes = 8 * logits},
                        weight,
@@ -259,12 +282,11 @@ class Megatrain {
                        {.bytes = 4 * part, .indexed = part},
                        {.bytes = 6 * all},
                        {.count = 6}}};
-    chunk.norm_backward = {"final norm backward", {{.bytes = 84 * all}, {.count = 12}}};
     return chunk;
   }
 
   void backward_block(std::int64_t begin, std::int64_t end) {
-    std::vector<Buffer> inputs{checkpoints_.back()};  // of layers begin ... end - 1
+    std::vector<Buffer> recomputed;  // outputs of layers begin ... end - 1
     for (std::int64_t layer = begin; layer < end; ++layer) {
       bring(layer);
       if (paper_) {
@@ -273,7 +295,7 @@ class Megatrain {
         gpu_.free(hold(pieces_.layer.forward_alone, "activations"));
       }
       gpu_.launch(pieces_.layer.forward);
-      inputs.push_back(hold(pieces_.hidden, "recompute cache"));
+      recomputed.push_back(hold(pieces_.hidden, "recompute cache"));
     }
     for (std::int64_t layer = end - 1; layer >= begin; --layer) {
       if (!paper_) {
@@ -281,24 +303,24 @@ class Megatrain {
         saved_.push_back(hold(pieces_.layer.saved, "activations"));
         gpu_.launch(pieces_.layer.forward);
       }
-      gpu_.free(hold(pieces_.layer.backward_extra, "activations"));
+      // The gradient that comes in is held already.
+      gpu_.free(
+          hold(Bytes(pieces_.layer.backward_extra.value - pieces_.hidden.value), "activations"));
       const Buffer gradients = hold(layer_bytes(), "layer gradients");
       gpu_.launch(pieces_.layer.backward);
       gpu_.free(saved_.back());
       saved_.pop_back();
       collect_layer(layer, gradients);
-      gpu_.free(inputs.back());
-      inputs.pop_back();
+      gpu_.free(recomputed.back());
+      recomputed.pop_back();
     }
-    gpu_.free(inputs.back());  // the checkpoint
-    checkpoints_.pop_back();
   }
 
   // COLLECT: gradients of a layer to a free slab, one copy a tensor; the host waits for the slab.
   void collect_layer(std::int64_t layer, Buffer gradients) {
     collect(layer_tensors_, "layer gradients", slab_free_[next_slab_]);
     next_slab_ = (next_slab_ + 1) % slab_free_.size();
-    template_free_[slot(layer)] = gpu_.record(grads_);
+    template_free(layer) = gpu_.record(grads_);
     gpu_.free_after(gradients, grads_);
   }
 
@@ -329,6 +351,11 @@ class Megatrain {
     gpu_.launch(pieces_.embedding.forward);
     const Buffer gradients = hold(Bytes(2 * count(embedding_)), "embedding gradients");
     gpu_.launch(pieces_.embedding.backward);
+    if (tied_gradient_) {
+      gpu_.launch(model::elementwise("add tied gradient", count(embedding_), 6, 1));
+      gpu_.free(*tied_gradient_);
+      tied_gradient_.reset();
+    }
     gpu_.free(grad_hidden_);
     collect(embedding_, "embedding gradients", embedding_slab_free_);
     gpu_.free_after(gradients, grads_);
@@ -380,13 +407,15 @@ class Megatrain {
   std::vector<Tensor> layer_tensors_, embedding_, head_;
   std::int64_t layer_elements_;
   Lane weights_, grads_, worker_, stager_;
-  std::array<Event, 2> buffer_free_{}, template_free_{}, h2d_done_{};
+  std::array<Event, 2> buffer_free_{}, h2d_done_{};
+  std::vector<Event> template_free_;
   Event head_slab_free_{}, embedding_slab_free_{};
   std::vector<Event> slab_free_;
   std::size_t next_slab_ = 0;
   bool first_micro_ = true;
   std::vector<Buffer> checkpoints_, saved_, gradients_, locals_;
   Buffer head_gradients_{}, grad_hidden_{};
+  std::optional<Buffer> tied_gradient_;
 };
 
 }  // namespace

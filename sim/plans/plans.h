@@ -18,4 +18,17 @@ void record_zero2_offload(const Job& job, runtime::Recorder& gpu, int steps);
 std::vector<std::string> check_megatrain(const Job& job);
 void record_megatrain(const Job& job, runtime::Recorder& gpu, int steps);
 
+// Stage 3 with offload_optimizer and offload_param on `tier` unless they are given.
+std::vector<OptionSpec> zero3_options(std::string_view tier);
+std::vector<std::string> check_zero3_offload(const Job& job);
+void record_zero3_offload(const Job& job, runtime::Recorder& gpu, int steps);
+
+std::vector<OptionSpec> fsdp2_options();
+std::vector<std::string> check_fsdp2_offload(const Job& job);
+void record_fsdp2_offload(const Job& job, runtime::Recorder& gpu, int steps);
+
+std::vector<OptionSpec> torchao_options();
+std::vector<std::string> check_torchao_offload(const Job& job);
+void record_torchao_offload(const Job& job, runtime::Recorder& gpu, int steps);
+
 }  // namespace offsim::plans

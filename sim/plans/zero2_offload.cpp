@@ -1,23 +1,26 @@
 // zero2-offload: DeepSpeed stage 2 with offload_optimizer.device = cpu (source:
 // runtime/zero/stage_1_and_2.py).
 //
-// GPU: 16-bit parameters 2N; during backward a bucket of reduce_bucket_size elements (two with
-// overlap_comm). CPU: fp32 master 4N and its fp32 gradient 4N, moments 8N from the first step on;
-// before 0.16.10 nothing more, since then a 16-bit staging copy 2N; with accumulation 2N of 16-bit
-// gradients, one block a tensor. Backward: gradients are copied into the bucket; a full bucket is
-// flushed: every tensor in it is accumulated through the GPU (m > 0 or not the last micro-batch),
-// and on the last micro-batch its norm is taken in double, it is checked for infinities (the host
-// reads the answer: it waits for the stream, once a tensor), cast to fp32 and sent to the host.
+// GPU: 16-bit parameters 2N; a 16-bit buffer of the largest tensor; during backward a bucket of
+// reduce_bucket_size elements (two with overlap_comm), made when backward starts before 0.18.3, by the
+// first gradient since. CPU: fp32 master 4N (pinned whatever pin_memory says before 0.18.3) and its
+// fp32 gradient 4N, moments 8N from the first step on; before 0.17 nothing more, since then a 16-bit
+// staging copy 2N; with accumulation 2N of 16-bit gradients, one block a tensor.
+// Backward: gradients are copied into the bucket; a full bucket is flushed: every tensor in it is
+// accumulated through the GPU (m > 0 or not the last micro-batch), and on the last micro-batch its
+// norm is taken in double, it is checked for infinities (the host reads the answer: it waits for the
+// stream, once a tensor), cast to fp32 and sent to the host.
 // Step, the host alone: read the norms; per group unscale (8 B a parameter), CPU Adam (28 B), write
 // back:
-//   before 0.16.10   blocking H2D of 4 B a parameter, then a GPU cast, 4N transient bytes on the
-//   GPU since            CPU cast to the staging copy (6 B), H2D of 2 B a parameter, not blocking
+//   before 0.17   blocking H2D of 4 B a parameter, then a GPU cast, 4N transient bytes on the GPU
+//   since         CPU cast to the staging copy (6 B), H2D of 2 B a parameter, not blocking
 // H2D bytes a parameter: 2(k-1) + 4 or + 2. D2H: 4 for k = 1, else 2k + 4.
 // Left out: several GPUs, stage 1, more than one parameter group, fp16 loss scaling's skipped
 // steps.
 #include <algorithm>
 
 #include "sim/plans/common.h"
+#include "sim/plans/deepspeed.h"
 #include "sim/plans/gpu_model.h"
 #include "sim/plans/plans.h"
 
@@ -34,31 +37,6 @@ using runtime::Space;
 
 namespace {
 
-constexpr std::int64_t kStagingSince = 16010;          // DeepSpeed #7309, May 2025
-constexpr std::int64_t kPinnedByDefaultSince = 19005;  // #8207, August 2026
-
-// The GPU's part of a gradient's way to the host, kernel by kernel (checked in
-// hardware/measured/raw/h200-layers.jsonl).
-model::Work norm_in_double(std::int64_t n) {  // g.double().norm(2)
-  return {sized("norm in double", n), {{.bytes = 10 * n, .indexed = n}, {.bytes = 8 * n}, {}}};
-}
-
-model::Work check_finite(
-    std::int64_t n) {  // float(), isnan(), isinf() as abs and compare, or, float(), max()
-  return {sized("check for infinities", n),
-          {{.bytes = 6 * n, .indexed = n},
-           {.bytes = 5 * n},
-           {.bytes = 8 * n},
-           {.bytes = 5 * n},
-           {.bytes = 3 * n},
-           {.bytes = 5 * n, .indexed = n},
-           {.bytes = 4 * n}}};
-}
-
-model::Work cast_to_fp32(std::int64_t n) {
-  return {sized("cast to fp32", n), {{.bytes = 6 * n, .indexed = n}}};
-}
-
 class Zero2 {
  public:
   Zero2(const Job& job, Recorder& gpu)
@@ -66,11 +44,10 @@ class Zero2 {
         gpu_(gpu),
         model_(job, gpu, numerics_of(job.workload.precision, true)),
         parameters_(model::parameters(job.shape)),
-        staging_(job.options.version("deepspeed_version") >= kStagingSince),
-        pinned_(job.options.flag(
-            "pin_memory", job.options.version("deepspeed_version") >= kPinnedByDefaultSince)),
+        version_(job.options.version("deepspeed_version")),
+        staging_(version_ >= kStagingSince),
+        pinned_(job.options.flag("pin_memory", version_ >= kPinnedByDefaultSince)),
         overlap_(job.options.flag("overlap_comm")),
-        contiguous_(job.options.flag("contiguous_gradients")),
         bucket_elements_(job.options.count("reduce_bucket_size")),
         reduction_(overlap_ ? gpu.stream("reduction") : kCompute) {
     place();
@@ -91,7 +68,9 @@ class Zero2 {
       enter(job_, gpu_, Phase::kForward);
       model_.forward(run);
       enter(job_, gpu_, Phase::kBackward);
-      allocate_buckets();
+      if (version_ < kLazyBucketsSince) {
+        allocate_buckets();
+      }
       model_.backward(run);
       flush();
       if (overlap_) {
@@ -116,8 +95,8 @@ class Zero2 {
     gpu_.allocate(Space::kGpu, Bytes(2 * parameters_), "parameters");
     gpu_.allocate(Space::kGpu, job_.machine.framework.gpu_workspace.value,
                   "workspace of matrix products");
-    // The fp32 master was pinned whatever pin_memory said, until the staging copy came.
-    gpu_.allocate(staging_ ? host_space() : Space::kPinned, Bytes(4 * parameters_), "fp32 master");
+    gpu_.allocate(version_ >= kMasterPinnedByFlagSince ? host_space() : Space::kPinned,
+                  Bytes(4 * parameters_), "fp32 master");
     gpu_.allocate(host_space(), Bytes(4 * parameters_), "fp32 gradients");
     if (staging_) {
       gpu_.allocate(host_space(), Bytes(2 * parameters_), "16-bit staging copy");
@@ -126,8 +105,8 @@ class Zero2 {
     tensors_ = static_cast<std::int64_t>(tensors.size());
     const Bytes largest(2 * model::largest_tensor(job_.shape).numel());
     gpu_.allocate(host_space(), largest, "16-bit gradient buffer");
+    gpu_.allocate(Space::kGpu, largest, "16-bit gradient buffer");
     if (job_.workload.accumulation > 1) {
-      gpu_.allocate(Space::kGpu, largest, "16-bit gradient buffer");
       for (const Tensor& tensor : tensors) {
         gpu_.allocate(host_space(), Bytes(2 * tensor.numel()), "accumulated gradients");
       }
@@ -151,6 +130,9 @@ class Zero2 {
   void reduce(const Tensor& tensor) {
     const std::int64_t n = tensor.numel();
     const Buffer gradient = gpu_.allocate(Space::kGpu, Bytes(2 * n), "gradients");
+    if (buckets_.empty()) {
+      allocate_buckets();
+    }
     if (n > bucket_elements_) {  // reduced alone, where it is
       flush();
       in_bucket_.push_back(tensor);
@@ -161,12 +143,8 @@ class Zero2 {
     if (in_bucket_elements_ + n > bucket_elements_) {
       flush();
     }
-    if (contiguous_) {
-      gpu_.launch(model::elementwise(sized("gradient into bucket", n), n, 4, 1));
-      gpu_.free(gradient);
-    } else {
-      loose_.push_back(gradient);
-    }
+    gpu_.launch(model::elementwise(sized("gradient into bucket", n), n, 4, 1));
+    gpu_.free(gradient);
     in_bucket_.push_back(tensor);
     in_bucket_elements_ += n;
   }
@@ -236,7 +214,7 @@ class Zero2 {
           gpu_.allocate(Space::kGpu, Bytes(4 * parameters_), "fp32 parameters in transit");
       gpu_.copy_h2d(kCompute, Space::kPinned, Bytes(4 * parameters_), "fp32 parameters",
                     {.blocking = true});
-      gpu_.launch(model::elementwise("cast parameters to 16 bits", parameters_, 6, 1));
+      gpu_.launch(cast_to_16_bits(parameters_));
       gpu_.free(wide);
     }
     gpu_.host_busy(runtime::HostTask::kOptimizerTensor, tensors_, "point tensors at parameters");
@@ -247,7 +225,8 @@ class Zero2 {
   GpuModel model_;
   std::int64_t parameters_;
   std::int64_t tensors_ = 0;
-  bool staging_, pinned_, overlap_, contiguous_;
+  std::int64_t version_;
+  bool staging_, pinned_, overlap_;
   std::int64_t bucket_elements_;
   Lane reduction_;
   std::int64_t micro_ = 0;
@@ -264,6 +243,10 @@ std::vector<std::string> check_zero2_offload(const Job& job) {
     throw InputError(
         {}, fmt::format("zero2-offload does not run in {}", to_string(job.workload.precision)),
         "expected bf16-mixed or fp16-mixed: fp32 masters on the CPU, 16-bit parameters on the GPU");
+  }
+  if (job.options.given("contiguous_gradients")) {
+    warnings.emplace_back(
+        "zero2-offload.contiguous_gradients has no effect: DeepSpeed sets it with offload");
   }
   if (job.options.given("allgather_bucket_size")) {
     warnings.emplace_back("zero2-offload.allgather_bucket_size has no effect on one GPU");

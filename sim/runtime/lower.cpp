@@ -4,7 +4,6 @@
 #include <deque>
 #include <map>
 #include <optional>
-#include <tuple>
 #include <type_traits>
 #include <unordered_map>
 
@@ -12,6 +11,7 @@
 #include "sim/engine/time.h"
 #include "sim/machine/cost.h"
 #include "sim/runtime/price.h"
+#include "sim/runtime/resources.h"
 
 namespace offsim::runtime {
 
@@ -19,9 +19,7 @@ namespace {
 
 using engine::ActivityId;
 using engine::At;
-using engine::DemandId;
 using engine::PoolId;
-using engine::ResourceId;
 
 using engine::index;
 
@@ -31,12 +29,13 @@ class Lowering {
   Lowering(const Program& program, const machine::Machine& machine)
       : program_(program),
         machine_(machine),
+        resources_(builder_, machine),
         pending_(program.lanes.size()),
         events_(program.events),
         buffers_(program.buffers) {
     out_.unified = machine.accelerator.unified;
-    add_resources();
     add_pools();
+    queues_ = std::ranges::count(program.lanes, LaneKind::kIoQueue, &LaneInfo::kind);
     for (const model::Work& work : program.works) {
       prices_.push_back(price_work(machine, work, program.half));
       price_shares_.push_back(shares(prices_.back().shares));
@@ -70,23 +69,6 @@ class Lowering {
 
   static std::uint8_t cause(Cause c) { return static_cast<std::uint8_t>(c); }
   StepTotals& totals() { return out_.totals.back(); }
-
-  void add_resources() {
-    sm_ = builder_.add_resource("gpu.sm", 1.0);
-    cores_ = builder_.add_resource("host.cores", machine_.host.cores);
-    const machine::Topology& topology = machine_.topology;
-    for (const machine::Edge& edge : topology.edges) {
-      links_.push_back({builder_.add_resource(edge.name + ".h2d", edge.down.value.value),
-                        builder_.add_resource(edge.name + ".d2h", edge.up.value.value),
-                        builder_.add_resource(edge.name + ".total", edge.total.value.value)});
-      if (edge.name == "dram") {
-        dram_ = links_.back().total;
-      }
-    }
-    SIM_ASSERT(dram_.has_value(), "a machine has memory");
-    drive_time_ = builder_.add_resource("drive0.time", 1.0);
-    queues_ = std::ranges::count(program_.lanes, LaneKind::kIoQueue, &LaneInfo::kind);
-  }
 
   void add_pools() {
     const std::int64_t gpu = machine_.accelerator.memory.value.value;
@@ -176,7 +158,7 @@ class Lowering {
     host_spends(one.value, name, one.figure);
     const ActivityId kernels = add_activity(launch.stream,
                                             {.amount = price.seconds.value,
-                                             .demand = kernel_demand(),
+                                             .demand = resources_.kernel(),
                                              .label = builder_.label(name),
                                              .cause = cause(Cause::kGpuCompute)},
                                             price_shares_[index(launch.work)]);
@@ -186,32 +168,24 @@ class Lowering {
       host_spends(one.value * static_cast<double>(launches - 1), name, one.figure);
     }
     launched_ += launches;
-    in_flight_.emplace_back(launched_, kernels);
+    in_flight_.push_back({launched_, launch.stream, kernels});
     totals().executed += price.flops;
   }
 
-  // The host cannot issue launch c before launch c - queue has been taken by the GPU.
+  // The host cannot issue launch c before launch c - queue is done, on whichever stream. Streams are
+  // orders, so the last of each stands for those before it.
   void wait_for_queue(std::int64_t launches) {
     const std::int64_t oldest = launched_ + launches - machine_.framework.launch_queue;
-    std::optional<ActivityId> last;
-    while (!in_flight_.empty() && in_flight_.front().first <= oldest) {
-      last = in_flight_.front().second;
-      in_flight_.pop_front();
+    std::map<Lane, ActivityId> last;
+    for (; !in_flight_.empty() && in_flight_.front().launched <= oldest; in_flight_.pop_front()) {
+      last[in_flight_.front().stream] = in_flight_.front().kernels;
     }
-    if (last) {
-      pending_[index(kHost)].push_back(*last);
+    for (const auto& [stream, kernels] : last) {
+      pending_[index(kHost)].push_back(kernels);
     }
-  }
-
-  DemandId kernel_demand() {
-    const engine::Use use{sm_, 1.0};
-    return builder_.demand(1.0, 1.0, std::span(&use, 1));
   }
 
   void take(const Copy& copy) {
-    if (out_.unified) {
-      return;
-    }
     const bool h2d = copy.to == Space::kGpu;
     const bool pageable = copy.from == Space::kPageable || copy.to == Space::kPageable;
     const auto pieces = static_cast<double>(copy.pieces);
@@ -224,7 +198,7 @@ class Lowering {
     const CopyPrice price = price_copy(machine_, h2d, pageable, Bytes(copy.bytes), copy.pieces);
     const ActivityId transfer = add_activity(copy.stream,
                                              {.amount = static_cast<double>(copy.bytes),
-                                              .demand = copy_demand(h2d, pageable, price.rate),
+                                              .demand = resources_.copy(h2d, pageable, price.rate),
                                               .latency = engine::to_picoseconds(price.latency),
                                               .label = builder_.label(copy.what),
                                               .cause = cause(h2d ? Cause::kH2d : Cause::kD2h)},
@@ -235,33 +209,7 @@ class Lowering {
       pending_[index(kHost)].push_back(transfer);
     }
     (h2d ? totals().h2d_bytes : totals().d2h_bytes) += static_cast<double>(copy.bytes);
-    totals().dram_bytes += static_cast<double>(copy.bytes) * dram_per_byte(pageable);
-  }
-
-  // A pageable byte is read (or written) by the copy through pinned staging as well as by the DMA
-  // (the driver copies pageable memory through pinned buffers of its own).
-  static double dram_per_byte(bool pageable) { return pageable ? 3.0 : 1.0; }
-
-  DemandId copy_demand(bool h2d, bool pageable, BytesPerSecond rate) {
-    const auto key = std::make_tuple(h2d, pageable, rate.value);
-    const auto found = copy_demands_.find(key);
-    if (found != copy_demands_.end()) {
-      return found->second;
-    }
-    std::vector<engine::Use> uses;
-    const auto route =
-        h2d ? machine_.topology.route("dram", "gpu0") : machine_.topology.route("gpu0", "dram");
-    for (const machine::Hop& hop : route) {
-      const LinkResources& link = links_[static_cast<std::size_t>(hop.edge)];
-      const double per_byte = link.total == *dram_ ? dram_per_byte(pageable) : 1.0;
-      uses.push_back({link.total, per_byte});
-      if (link.total != *dram_) {
-        uses.push_back({hop.down ? link.h2d : link.d2h, 1.0});
-      }
-    }
-    const DemandId demand = builder_.demand(rate.value, machine_.host.dma_weight.value, uses);
-    copy_demands_.emplace(key, demand);
-    return demand;
+    totals().dram_bytes += static_cast<double>(copy.bytes) * resources_.dram_per_byte(pageable);
   }
 
   void take(const CpuWork& work) {
@@ -279,16 +227,9 @@ class Lowering {
     }
     const machine::CpuWork price = machine::cpu_kernel(machine_, work.kernel, each, threads);
     const auto elements = static_cast<double>(work.elements);
-    const std::array<engine::Use, 2> uses{engine::Use{cores_, price.cores / price.rate.value},
-                                          engine::Use{*dram_, price.dram_bytes_per_element}};
-    const std::size_t use_count = price.dram_bytes_per_element > 0 ? 2 : 1;
-    // A DMA byte weighs dma_weight, a CPU kernel's byte 1: one element weighs 1 / its bytes.
-    const double weight =
-        price.dram_bytes_per_element > 0 ? 1.0 / price.dram_bytes_per_element : 1.0;
     append(work.thread, add_activity(work.thread,
                                      {.amount = elements,
-                                      .demand = builder_.demand(price.rate.value, weight,
-                                                                std::span(uses).first(use_count)),
+                                      .demand = resources_.cpu(price),
                                       .label = builder_.label(work.what),
                                       .cause = cause(cause_of_kernel(work.kernel))},
                                      share_of(price.figure)));
@@ -318,10 +259,10 @@ class Lowering {
     host_spends(call.value, io.what, call.figure);
     const machine::DriveRate price = io.write ? drive_write(drive, Bytes(io.in_flight), 1)
                                               : drive_read(drive, Bytes(io.in_flight), 1);
-    const double rate = price.rate.value * (queues_ > 1 ? drive.mixed.value : 1.0);
+    const BytesPerSecond rate(price.rate.value * (queues_ > 1 ? drive.mixed.value : 1.0));
     const ActivityId transfer = add_activity(io.queue,
                                              {.amount = static_cast<double>(io.bytes),
-                                              .demand = io_demand(io, rate),
+                                              .demand = resources_.io(io, rate),
                                               .label = builder_.label(io.what),
                                               .cause = cause(Cause::kNvme)},
                                              share_of(price.figure));
@@ -330,27 +271,6 @@ class Lowering {
     const auto bytes = static_cast<double>(io.bytes);
     (io.write ? totals().nvme_write_bytes : totals().nvme_read_bytes) += bytes;
     totals().dram_bytes += io.to_gpu ? 0 : bytes;
-  }
-
-  // A byte takes 1 / rate of the drive's time, and crosses the links between the drive and where it
-  // goes.
-  DemandId io_demand(const Io& io, double rate) {
-    const std::string_view memory = io.to_gpu ? "gpu0" : "dram";
-    const auto route = io.write ? machine_.topology.route(memory, "drive0")
-                                : machine_.topology.route("drive0", memory);
-    std::vector<engine::Use> uses{{drive_time_, 1 / rate}};
-    for (const machine::Hop& hop : route) {
-      const machine::Edge& edge = machine_.topology.edges[static_cast<std::size_t>(hop.edge)];
-      const LinkResources& link = links_[static_cast<std::size_t>(hop.edge)];
-      if (edge.name.starts_with("drive")) {
-        continue;
-      }
-      uses.push_back({link.total, 1.0});
-      if (link.total != *dram_) {
-        uses.push_back({hop.down ? link.h2d : link.d2h, 1.0});
-      }
-    }
-    return builder_.demand(rate, machine_.host.dma_weight.value, uses);
   }
 
   machine::Known<Seconds> seconds_of(HostTask task) const {
@@ -466,13 +386,10 @@ class Lowering {
     out_.totals.emplace_back();
   }
 
-  struct LinkResources {
-    ResourceId h2d, d2h, total;
-  };
-
   const Program& program_;
   const machine::Machine& machine_;
   engine::GraphBuilder builder_;
+  Resources resources_;
   Lowered out_;
   std::vector<Pending> pending_;  // by lane: what its next activity comes after
   std::vector<Pending> events_;
@@ -480,16 +397,16 @@ class Lowering {
   std::vector<WorkPrice> prices_;
   std::vector<std::uint32_t> price_shares_;
   std::map<machine::FigureId, std::uint32_t> single_shares_;
-  std::map<std::tuple<bool, bool, double>, DemandId> copy_demands_;
-  std::vector<LinkResources> links_;
-  std::deque<std::pair<std::int64_t, ActivityId>>
-      in_flight_;  // kernels launched so far, and the last of them
+  struct Issued {
+    std::int64_t launched;  // kernels up to and with these
+    Lane stream;
+    ActivityId kernels;
+  };
+  std::deque<Issued> in_flight_;
   std::int64_t launched_ = 0;
   std::int64_t heap_free_bytes_ = 0;
   engine::TagId heap_free_{};
-  ResourceId sm_{}, cores_{}, drive_time_{};
   std::ptrdiff_t queues_ = 0;  // of I/O
-  std::optional<ResourceId> dram_;
   std::uint32_t no_figure_ = 0;
   ActivityId origin_{};
   Phase phase_ = Phase::kSetup;

@@ -3,25 +3,25 @@
 //
 // Rules, each in one function of lower.cpp:
 //   launch   the host is busy for launches x seconds a launch; the kernels start after the first
-//   launch and cannot end a step
-//            before the last, so a layer whose launches take longer than its kernels takes as long
-//            as its launches; the host cannot be more than `launch_queue` kernels ahead of the
-//            stream
+//            launch and cannot end a step before the last, so a layer whose launches take longer
+//            than its kernels takes as long as its launches; the host cannot be more than
+//            `launch_queue` kernels ahead of the streams
 //   copy     latency + bytes over the links of the route (each direction, both together, DRAM); the
-//   host pays a call a piece,
-//            and waits for the stream when the copy is blocking or the memory is pageable
-//   storage  one request of a queue at a time: bytes over the drive's rate for what is in flight,
-//   DRAM (or, with GPUDirect, the GPU's link) beside CPU      elements at the kernel's rate for its
-//   size and threads, sharing DRAM and cores with everything else pages    a pageable block of the
-//   map threshold or more is new at each allocation: whoever writes it first faults its
-//            pages in, and its free gives them back; smaller blocks come from the C library's heap,
-//            which grows once and stays resident (lessons of glibc's malloc: 32 MiB is the largest
-//            threshold it adapts to)
+//            host pays a call a piece, and waits for the stream when the copy is blocking or the
+//            memory is pageable
+//   storage  requests of a queue one at a time: bytes over the drive's rate for what is in flight,
+//            beside them DRAM or, with GPUDirect, the GPU's link
+//   CPU      elements at the kernel's rate for its size and threads, sharing DRAM and cores with
+//            everything else
+//   pages    a pageable block of the map threshold or more is new at each allocation: whoever writes
+//            it first faults its pages in, and its free gives them back; smaller blocks come from
+//            the C library's heap, which grows once and stays resident (32 MiB is the largest
+//            threshold that glibc adapts to)
 //   memory   changes happen where the issuing lane stands: GPU memory in the host's issue order, as
-//   a caching allocator sees it
-// On a machine with unified memory both pools are one and copies between them are nothing.
-// Left out: the host thread's own core while it issues, and copies that start before the pages they
-// read exist.
+//            a caching allocator sees it
+// On a machine with unified memory both pools are one; a copy there reads and writes that memory.
+// Left out: the host thread's own core while it issues, copies that start before the pages they read
+// exist, and the DRAM that GPU kernels of a unified machine take from the CPU's.
 #pragma once
 
 #include <utility>

@@ -58,6 +58,10 @@ WorkPrice price_work(const machine::Machine& machine, const model::Work& work, H
 
 CopyPrice price_copy(const machine::Machine& machine, bool h2d, bool pageable, Bytes bytes,
                      std::int64_t pieces) {
+  if (machine.accelerator.unified) {  // within the one memory
+    const machine::Known<BytesPerSecond>& dram = machine.host.dram;
+    return {Seconds(), BytesPerSecond(dram.value.value / 2), dram.figure};
+  }
   const machine::Direction direction = h2d ? machine::Direction::kH2d : machine::Direction::kD2h;
   const machine::PinnedCopy pinned = machine::pinned_copy(machine, direction);
   const Seconds latency = pinned.latency * static_cast<double>(pieces);

@@ -20,13 +20,12 @@ struct WorkPrice {
 WorkPrice price_work(const machine::Machine& machine, const model::Work& work,
                      Half half = Half::kBf16);
 
-// `pieces` copies of equal size in a row.
+// `pieces` copies of equal size in a row. On unified memory a copy reads and writes the one DRAM.
 struct CopyPrice {
   Seconds latency;  // of all pieces
   BytesPerSecond rate;
   machine::FigureId figure = machine::kNoFigure;
 };
-// Requires: the machine has a link.
 CopyPrice price_copy(const machine::Machine& machine, bool h2d, bool pageable, Bytes bytes,
                      std::int64_t pieces);
 

@@ -1,0 +1,235 @@
+// fsdp2-offload: PyTorch's fully_shard on every layer and the root with CPUOffloadPolicy, one GPU
+// (source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py, _fsdp_param.py).
+//
+// Host, bytes a parameter: fp32 parameters 4 and gradients 4, pinned tensor by tensor and rounded to
+// powers of two (pageable without pin_memory); Adam's m and v 8, pageable, from the first step on.
+// With precision bf16 all of these are 2 bytes a number.
+// GPU: the groups' 16-bit parameters. The root group (embedding, final norm, head) stays from its
+// unshard until the end of the backward; a layer's are freed after its forward and its backward.
+// Unshard, on one GPU: on the *compute* stream, so nothing of it overlaps compute, and prefetching
+// has no effect: H2D of 4 B a parameter, tensor by tensor, a cast to 16 bits and one more copy.
+// Backward of a group: unshard again, (recompute,) backward; then on the reduce-scatter stream the
+// gradients are copied in, copied once more in place of the reduce-scatter, cast to the parameters'
+// type and sent, 4 B a parameter, tensor by tensor, not blocking; the compute stream waits for the
+// reduction before. From the second micro-batch on the copies block, and the CPU adds (12 B).
+// At the end of the backward the host waits for all of that. Then, the GPU idle: clip (norms on one
+// core, and a scaling), AdamW: fused 28 B a parameter, one call a tensor; for-loop about 80 B, which
+// makes and drops two temporaries of every tensor. Nothing goes back: the next unshard reads it.
+// H2D bytes a parameter: 8 a micro-batch for the layers, 4 for the root; D2H 4 a micro-batch.
+// Left out: more GPUs, reshard_after_forward false, set_requires_gradient_sync.
+#include "sim/plans/common.h"
+#include "sim/plans/deepspeed.h"
+#include "sim/plans/gpu_model.h"
+#include "sim/plans/plans.h"
+
+namespace offsim::plans {
+
+using model::Tensor;
+using runtime::Buffer;
+using runtime::kCompute;
+using runtime::Lane;
+using runtime::Phase;
+using runtime::Recorder;
+using runtime::Space;
+
+namespace {
+
+class Fsdp2 {
+ public:
+  Fsdp2(const Job& job, Recorder& gpu)
+      : job_(job),
+        gpu_(gpu),
+        model_(job, gpu, model::Numerics::kPure16),
+        width_(job.workload.precision == Precision::kBf16 ? 2 : 4),
+        fused_(job.options.flag("fused")),
+        host_(job.options.flag("pin_memory") ? Space::kPinned : Space::kPageable),
+        reduction_(gpu.stream("reduce-scatter")),
+        tensors_(model::all_tensors(job.shape)) {
+    gpu_.allocate(Space::kGpu, job.machine.framework.gpu_workspace.value,
+                  "workspace of matrix products");
+    for (const Tensor& tensor : tensors_) {
+      gpu_.allocate(host_, Bytes(width_ * tensor.numel()), "parameters");
+      gpu_.allocate(host_, Bytes(width_ * tensor.numel()), "gradients");
+    }
+  }
+
+  void step(bool first) {
+    const GpuModel::Run run = [this](GpuModel::Pass pass, std::int64_t piece) {
+      this->run(pass, piece);
+    };
+    for (std::int64_t micro = 0; micro < job_.workload.accumulation; ++micro) {
+      first_micro_ = micro == 0;
+      enter(job_, gpu_, Phase::kForward);
+      root_ = unshard(root_tensors());
+      model_.forward(run);
+      enter(job_, gpu_, Phase::kBackward);
+      model_.backward(run);
+      reduce(root_tensors(), root_gradients_);
+      root_gradients_.clear();
+      gpu_.free(root_);
+      gpu_.sync(reduction_);
+    }
+    enter(job_, gpu_, Phase::kOptimizer);
+    if (first) {
+      gpu_.allocate(Space::kPageable, Bytes(2 * width_ * model::parameters(job_.shape)),
+                    "Adam states");
+    }
+    optimizer_step();
+    end_step(job_, gpu_);
+  }
+
+ private:
+  bool is_root(std::int64_t piece) const { return piece == 0 || piece == model_.head(); }
+
+  std::vector<Tensor> root_tensors() const {
+    std::vector<Tensor> tensors = model_.tensors(0);
+    const std::vector<Tensor>& head = model_.tensors(model_.head());
+    tensors.insert(tensors.end(), head.begin(), head.end());
+    return tensors;
+  }
+
+  // wait_for_unshard at world size 1: each parameter comes as it is stored; all are cast and copied.
+  Buffer unshard(const std::vector<Tensor>& tensors) {
+    const std::int64_t n = count(tensors);
+    const Buffer whole = gpu_.allocate(Space::kGpu, Bytes(2 * n), "unsharded parameters");
+    const Buffer stored = gpu_.allocate(Space::kGpu, Bytes(width_ * n), "parameters in transit");
+    for (const Tensor& tensor : tensors) {
+      gpu_.copy_h2d(kCompute, host_, Bytes(width_ * tensor.numel()), "parameters");
+    }
+    const auto launches = static_cast<int>(tensors.size());
+    if (width_ == 4) {
+      const Buffer cast = gpu_.allocate(Space::kGpu, Bytes(2 * n), "parameters in transit");
+      gpu_.launch(model::elementwise(sized("cast parameters to 16 bits", n), n, 6, launches));
+      gpu_.free(cast);
+    }
+    gpu_.launch(model::elementwise(sized("copy parameters", n), n, 4, launches));
+    gpu_.free(stored);
+    return whole;
+  }
+
+  void run(GpuModel::Pass pass, std::int64_t piece) {
+    if (is_root(piece)) {
+      model_.launch(pass, piece);
+      if (pass == GpuModel::Pass::kGradients) {
+        root_gradients_.push_back(gpu_.allocate(
+            Space::kGpu, Bytes(2 * count(model_.tensors(piece))), "unsharded gradients"));
+      }
+      return;
+    }
+    const bool checkpointing = job_.workload.checkpointing == Checkpointing::kFull;
+    if (pass == GpuModel::Pass::kForward || pass == GpuModel::Pass::kRecompute ||
+        (pass == GpuModel::Pass::kBackward && !checkpointing)) {
+      layer_ = unshard(model_.tensors(piece));
+    }
+    model_.launch(pass, piece);
+    if (pass == GpuModel::Pass::kForward) {
+      gpu_.free(*layer_);
+    } else if (pass == GpuModel::Pass::kGradients) {
+      const Buffer gradients = gpu_.allocate(Space::kGpu, Bytes(2 * count(model_.tensors(piece))),
+                                             "unsharded gradients");
+      gpu_.free(*layer_);
+      reduce(model_.tensors(piece), {gradients});
+    }
+  }
+
+  // post_backward: foreach_reduce and the copies to the host.
+  void reduce(const std::vector<Tensor>& tensors, const std::vector<Buffer>& gradients) {
+    const std::int64_t n = count(tensors);
+    const Buffer in = gpu_.allocate(Space::kGpu, Bytes(2 * n), "reduce-scatter buffers");
+    gpu_.wait(kCompute, gpu_.record(reduction_));  // the reduction before
+    gpu_.wait(reduction_, gpu_.record(kCompute));
+    const Buffer out = gpu_.allocate(Space::kGpu, Bytes(2 * n), "reduce-scatter buffers");
+    gpu_.launch(model::elementwise(sized("copy gradients in", n), n, 4, 1), reduction_);
+    for (const Buffer gradient : gradients) {
+      gpu_.free_after(gradient, reduction_);
+    }
+    gpu_.launch(model::elementwise(sized("copy for reduce-scatter", n), n, 4, 1), reduction_);
+    std::optional<Buffer> stored;
+    if (width_ == 4) {
+      stored = gpu_.allocate(Space::kGpu, Bytes(4 * n), "fp32 gradients in transit");
+      gpu_.launch(cast_to_fp32(n), reduction_);
+    }
+    for (const Tensor& tensor : tensors) {
+      send(tensor.numel());
+    }
+    for (const Buffer buffer : {in, out}) {
+      gpu_.free_after(buffer, reduction_);
+    }
+    if (stored) {
+      gpu_.free_after(*stored, reduction_);
+    }
+  }
+
+  void send(std::int64_t n) {
+    if (first_micro_) {
+      gpu_.copy_d2h(reduction_, host_, Bytes(width_ * n), "gradients");
+      return;
+    }
+    gpu_.copy_d2h(reduction_, host_, Bytes(width_ * n), "gradients", {.blocking = true});
+    gpu_.cpu(width_ == 4 ? "add_f32" : "add_bf16", n, "add gradients");
+  }
+
+  void optimizer_step() {
+    const bool wide = width_ == 4;
+    if (job_.options.flag("gradient_clipping")) {
+      each_tensor(wide ? "norm_f32" : "norm_bf16", "clip");
+      each_tensor(wide ? "mul_f32" : "mul_bf16", "clip");
+    }
+    gpu_.host_busy(runtime::HostTask::kOptimizerTensor, static_cast<std::int64_t>(tensors_.size()),
+                   "collect tensors for Adam");
+    if (fused_) {
+      each_tensor(wide ? "adam_torch_fused_f32" : "adam_torch_fused_bf16", "Adam");
+    } else {
+      each_tensor(wide ? "adam_torch_loop_f32" : "adam_torch_loop_bf16", "Adam");
+    }
+  }
+
+  void each_tensor(std::string_view kernel, std::string_view what) {
+    for (const Tensor& tensor : tensors_) {
+      gpu_.cpu(kernel, tensor.numel(), what);
+    }
+  }
+
+  const Job& job_;
+  Recorder& gpu_;
+  GpuModel model_;
+  std::int64_t width_;  // bytes of a stored number
+  bool fused_;
+  Space host_;
+  Lane reduction_;
+  std::vector<Tensor> tensors_;
+  bool first_micro_ = true;
+  Buffer root_{};
+  std::optional<Buffer> layer_;
+  std::vector<Buffer> root_gradients_;
+};
+
+}  // namespace
+
+std::vector<OptionSpec> fsdp2_options() {
+  using Kind = OptionSpec::Kind;
+  return {
+      {"fused", Kind::kFlag, "true", "",
+       "AdamW(fused=True); false is torch's default, the for-loop"},
+      {"pin_memory", Kind::kFlag, "true", "", "CPUOffloadPolicy's: asynchronous copies"},
+      {"gradient_clipping", Kind::kFlag, "false", "",
+       "clip_grad_norm_: norms on one core and a scaling before the step"},
+  };
+}
+
+std::vector<std::string> check_fsdp2_offload(const Job& job) {
+  if (job.workload.precision == Precision::kFp32) {
+    throw InputError({}, "fsdp2-offload does not run in fp32",
+                     "expected bf16-mixed (MixedPrecisionPolicy over fp32) or bf16");
+  }
+  return {};
+}
+
+void record_fsdp2_offload(const Job& job, Recorder& gpu, int steps) {
+  Fsdp2 fsdp(job, gpu);
+  for (int step = 0; step < steps; ++step) {
+    fsdp.step(step == 0);
+  }
+}
+
+}  // namespace offsim::plans

@@ -1,0 +1,214 @@
+#include "sim/plans/gather_window.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace offsim::plans {
+
+using runtime::HostTask;
+using runtime::kCompute;
+using runtime::Lane;
+using runtime::Recorder;
+using runtime::Space;
+
+GatherWindow::GatherWindow(Recorder& gpu, Lane gather, Limits limits,
+                           std::vector<Parameter> parameters, bool on_gpu,
+                           ParameterSwapper* swapper)
+    : gpu_(gpu),
+      gather_(gather),
+      limits_(limits),
+      parameters_(std::move(parameters)),
+      states_(parameters_.size()),
+      on_gpu_(on_gpu),
+      swapper_(swapper) {}
+
+// reset_step: the trace is complete after one forward and backward.
+void GatherWindow::begin_micro_step() {
+  if (visit_ > 0) {
+    recording_ = false;
+  }
+  next_ = 0;
+  visit_ = 0;
+  live_ = 0;
+  for (State& s : states_) {
+    s.counted_on = kNever;
+  }
+}
+
+void GatherWindow::record(const std::vector<ParameterId>& module, std::int32_t borders) {
+  traversed_.insert(traversed_.end(), static_cast<std::size_t>(borders), recorded_);
+  const std::int64_t visit = visit_ + borders - 1;
+  for (const ParameterId id : module) {
+    trace_.push_back({id, visit});
+    state(id).visits.push_back(visit);
+    recorded_ += parameter(id).elements;
+  }
+}
+
+// fetch_sub_module, once a border: containers own nothing, but prefetch all the same.
+void GatherWindow::enter(const std::vector<ParameterId>& module, std::int32_t borders) {
+  if (recording_) {
+    record(module, borders);
+  }
+  for (std::int32_t border = 1; border <= borders; ++border) {
+    gpu_.host_busy(HostTask::kModuleHook, 1, "module hooks");
+    if (border == borders) {
+      fetch(missing(module));
+      wait_for(module);
+      take_from_queue(module);
+    }
+    prefetch();
+    ++visit_;
+  }
+}
+
+std::vector<GatherWindow::ParameterId> GatherWindow::missing(
+    const std::vector<ParameterId>& module) {
+  std::vector<ParameterId> ids;
+  std::ranges::copy_if(module, std::back_inserter(ids),
+                       [this](ParameterId id) { return !state(id).available; });
+  return ids;
+}
+
+// One coalesced fetch: whoever waits for one of its parameters has waited for all.
+void GatherWindow::fetch(const std::vector<ParameterId>& ids) {
+  for (const ParameterId id : ids) {
+    State& s = state(id);
+    s.available = true;
+    s.group = fetches_;
+    live_ += parameter(id).elements;
+    if (on_gpu_) {
+      continue;
+    }
+    const Bytes bytes(2 * parameter(id).elements);
+    const Space from = swapper_ != nullptr ? swapper_->bring(index(id)) : Space::kPinned;
+    s.buffer = gpu_.allocate(Space::kGpu, bytes, "gathered parameters");
+    gpu_.copy_h2d(gather_, from, bytes, "parameters");
+  }
+  if (!ids.empty()) {
+    in_flight_.insert(fetches_++);
+  }
+}
+
+void GatherWindow::wait_for(const std::vector<ParameterId>& module) {
+  for (const ParameterId id : module) {
+    if (in_flight_.erase(state(id).group) > 0) {
+      gpu_.sync(gather_);
+    }
+  }
+  gpu_.wait(kCompute, gpu_.record(gather_));
+}
+
+// The module's uses leave the queue, unless a prefetch took them already.
+void GatherWindow::take_from_queue(const std::vector<ParameterId>& module) {
+  if (recording_) {
+    return;
+  }
+  auto left = std::ranges::count_if(
+      module, [this](ParameterId id) { return state(id).counted_on < visit_; });
+  for (; left > 0 && next_ < trace_.size(); --left, ++next_) {
+    state(trace_[next_].parameter).counted_on = trace_[next_].visit;
+  }
+}
+
+void GatherWindow::prefetch() {
+  if (recording_ || limits_.prefetch_bucket == 0) {
+    return;
+  }
+  const std::int64_t room = std::min(limits_.max_live - live_, limits_.prefetch_bucket);
+  std::vector<ParameterId> ids;
+  for (std::int64_t collected = 0; next_ < trace_.size() && collected < room; ++next_) {
+    const Use& use = trace_[next_];
+    State& s = state(use.parameter);
+    if (swapper_ != nullptr && !s.available && !swapper_->in_memory(index(use.parameter))) {
+      break;  // the drive's reads keep the order
+    }
+    s.counted_on = std::max(s.counted_on, use.visit);
+    if (!s.available && std::ranges::find(ids, use.parameter) == ids.end()) {
+      ids.push_back(use.parameter);
+      collected += parameter(use.parameter).elements;
+    }
+  }
+  fetch(ids);
+  if (swapper_ != nullptr) {
+    read_ahead();
+  }
+}
+
+// __prefetch_nvme_param_partitions: reads for what follows, twice what is in flight to the GPU.
+void GatherWindow::read_ahead() {
+  std::int64_t in_flight = 0;
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    in_flight += in_flight_.contains(states_[i].group) ? parameters_[i].elements : 0;
+  }
+  std::int64_t considered = 0;
+  for (std::size_t i = next_; i < trace_.size() && considered <= 2 * in_flight; ++i) {
+    const ParameterId id = trace_[i].parameter;
+    if (state(id).available || swapper_->in_memory(index(id))) {
+      continue;
+    }
+    if (!swapper_->start_read(index(id))) {
+      return;  // no buffer is free
+    }
+    considered += parameter(id).elements;
+  }
+}
+
+bool GatherWindow::used_again_soon(ParameterId id) const {
+  const State& s = states_[static_cast<std::size_t>(id)];
+  const auto next = std::ranges::lower_bound(s.visits, visit_);
+  if (next == s.visits.end()) {
+    return false;
+  }
+  const std::int64_t distance =
+      traversed_[static_cast<std::size_t>(*next)] - traversed_[static_cast<std::size_t>(visit_)];
+  return distance < limits_.max_reuse_distance;
+}
+
+void GatherWindow::leave(const std::vector<ParameterId>& module) {
+  for (const ParameterId id : module) {
+    const bool keep = !recording_ && (parameter(id).persistent || state(id).counted_on > visit_ ||
+                                      used_again_soon(id));
+    if (!keep) {
+      release(id);
+    }
+  }
+}
+
+// record_stream: the block is free once compute has passed what uses it.
+void GatherWindow::release(ParameterId id) {
+  State& s = state(id);
+  if (!s.available) {
+    return;
+  }
+  s.available = false;
+  in_flight_.erase(s.group);
+  live_ -= parameter(id).elements;
+  if (s.buffer) {
+    gpu_.free_after(*s.buffer, kCompute);
+    s.buffer.reset();
+    if (swapper_ != nullptr) {
+      swapper_->drop(index(id));
+    }
+  }
+}
+
+void GatherWindow::release_all() {
+  for (std::size_t id = 0; id < states_.size(); ++id) {
+    release(static_cast<ParameterId>(id));
+  }
+}
+
+void GatherWindow::gather_persistent() {
+  std::vector<ParameterId> ids;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (parameters_[i].persistent) {
+      ids.push_back(static_cast<ParameterId>(i));
+    }
+  }
+  ids = missing(ids);
+  fetch(ids);
+  wait_for(ids);
+}
+
+}  // namespace offsim::plans

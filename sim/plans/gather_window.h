@@ -1,0 +1,98 @@
+// The parameters that DeepSpeed's stage 3 has gathered on the GPU: fetched, prefetched, kept and
+// released (source: runtime/zero/partitioned_param_coordinator.py and partition_parameters.py, one
+// GPU).
+//
+// Hooks enter and leave every module, in forward, recomputation and backward. *Enter* fetches the
+// module's parameters that are not there, one H2D copy a parameter on the gather stream; for any
+// of its parameters still in flight the host synchronises the whole gather stream, copies for later
+// modules included (NoGatherHandle.wait); then the next parameters of the trace are prefetched, at
+// most `prefetch_bucket` elements a hook (the last may overshoot) and never beyond `max_live`
+// gathered elements. *Leave* drops a module's parameters unless they are persistent, a prefetch
+// already counted on them, or the trace uses them again within `max_reuse_distance` elements.
+// The trace is that of the first micro-step, which therefore prefetches and keeps nothing.
+// A parameter whose home is the GPU costs nothing to fetch; one on a drive is read first, with
+// the host waiting, from where a copy is pageable (ParameterSwapper).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "sim/plans/job.h"
+#include "sim/plans/nvme.h"
+#include "sim/runtime/recorder.h"
+
+namespace offsim::plans {
+
+class GatherWindow {
+ public:
+  using ParameterId = std::int32_t;
+  struct Parameter {
+    std::int64_t elements = 0;
+    bool persistent = false;  // small: never released between optimizer steps
+  };
+  struct Limits {
+    std::int64_t prefetch_bucket = 0, max_live = 0, max_reuse_distance = 0;  // elements
+  };
+
+  // `on_gpu`: the parameters' home is the GPU, gathering moves nothing. `swapper`: where those live
+  // that are on a drive, or nothing.
+  GatherWindow(runtime::Recorder& gpu, runtime::Lane gather, Limits limits,
+               std::vector<Parameter> parameters, bool on_gpu, ParameterSwapper* swapper);
+
+  void begin_micro_step();
+  // A module with these parameters, entered through `borders` modules.
+  void enter(const std::vector<ParameterId>& module, std::int32_t borders);
+  void leave(const std::vector<ParameterId>& module);
+  // Before the optimizer everything is dropped, after it the persistent parameters come back.
+  void release_all();
+  void gather_persistent();
+
+ private:
+  static constexpr std::int64_t kNever = -1;
+  struct State {
+    std::optional<runtime::Buffer> buffer;
+    bool available = false;            // gathered, or on its way
+    std::int64_t group = kNever;       // the fetch that brought it
+    std::int64_t counted_on = kNever;  // the last visit for which the prefetcher has passed it
+    std::vector<std::int64_t> visits;  // of the trace that use it
+  };
+  struct Use {
+    ParameterId parameter;
+    std::int64_t visit;
+  };
+
+  static std::size_t index(ParameterId id) { return static_cast<std::size_t>(id); }
+  State& state(ParameterId id) { return states_[index(id)]; }
+  const Parameter& parameter(ParameterId id) const { return parameters_[index(id)]; }
+  void record(const std::vector<ParameterId>& module, std::int32_t borders);
+  std::vector<ParameterId> missing(const std::vector<ParameterId>& module);
+  void fetch(const std::vector<ParameterId>& ids);
+  void wait_for(const std::vector<ParameterId>& module);
+  void take_from_queue(const std::vector<ParameterId>& module);
+  void prefetch();
+  void read_ahead();
+  bool used_again_soon(ParameterId id) const;
+  void release(ParameterId id);
+
+  runtime::Recorder& gpu_;
+  runtime::Lane gather_;
+  Limits limits_;
+  std::vector<Parameter> parameters_;
+  std::vector<State> states_;
+  bool on_gpu_;
+  ParameterSwapper* swapper_;
+
+  bool recording_ = true;
+  std::vector<Use> trace_;               // uses in order
+  std::vector<std::int64_t> traversed_;  // by visit: elements of all visits before it
+  std::int64_t recorded_ = 0;            // elements of all visits so far
+  std::set<std::int64_t> in_flight_;     // fetches that nobody has waited for
+  std::int64_t fetches_ = 0;
+  std::size_t next_ = 0;    // the first use of the trace that nobody has fetched for
+  std::int64_t visit_ = 0;  // modules entered in this micro-step
+  std::int64_t live_ = 0;   // gathered elements, in flight included
+};
+
+}  // namespace offsim::plans

@@ -1,0 +1,83 @@
+// DeepSpeed stage 3 up to the optimizer: where things live, and forward and backward under its
+// hooks (source: runtime/zero/stage3.py, parameter_offload.py). What follows, the optimizer's step,
+// is the plan's: zero3-offload, superoffload.
+//
+// Bytes a parameter, one GPU (n parameters):
+//   16-bit parameters     2n  GPU in one piece; or CPU, pinned whatever pin_memory says, rounded to
+//   a
+//                             power of two, and the blocks in which they were first pinned stay
+//                             cached
+//   fp32 master           4n  GPU; or CPU, pageable; or NVMe
+//   fp32 gradient         4n  a block a sub-group on the CPU, pinned with pin_memory; on the GPU it
+//                             appears in the step; or NVMe
+//   16-bit gradients      2n  where the optimizer is (of NVMe: the CPU)
+//   Adam's m and v        8n  from the first step on, where the master is (pageable)
+// GPU beside: the bucket of reduce_bucket_size 16-bit elements, and gathered parameters
+// (gather_window.h). A sub-group closes when it has sub_group_size elements or more. With ratio < 1
+// (Twin-Flow) some sub-groups keep their optimizer on the GPU: the last ones before 0.18, since
+// then the first.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "sim/plans/gather_window.h"
+#include "sim/plans/gpu_model.h"
+#include "sim/plans/nvme.h"
+#include "sim/plans/stage3_gradients.h"
+
+namespace offsim::plans {
+
+struct SubGroup {
+  std::int64_t elements = 0;
+  std::int64_t tensors = 0;
+  Tier optimizer = Tier::kGpu;
+  bool parameters_on_drive = false;
+};
+
+class Stage3 {
+ public:
+  Stage3(const Job& job, runtime::Recorder& gpu);
+
+  // Forward and backward of every micro-batch.
+  void micro_steps();
+  // Everything is released; m and v appear in the first step.
+  void begin_optimizer(bool first);
+  void end_optimizer();
+
+  const std::vector<SubGroup>& sub_groups() const { return sub_groups_; }
+  std::size_t sub_group_of(std::size_t parameter) const { return sub_group_of_[parameter]; }
+  Tier parameters() const { return parameters_; }
+  bool offloaded() const { return optimizer_ != Tier::kGpu; }
+  bool pinned() const { return pinned_; }
+  Stage3Gradients& gradients() { return *gradients_; }
+  OptimizerSwapper* optimizer_swapper() { return swap_optimizer_ ? &*swap_optimizer_ : nullptr; }
+  ParameterSwapper* parameter_swapper() { return swap_parameters_ ? &*swap_parameters_ : nullptr; }
+
+ private:
+  void number_parameters();
+  void make_sub_groups();
+  void make_window();
+  void place();
+  void place_host();
+  void run(GpuModel::Pass pass, std::int64_t piece);
+  void backward_module(const model::Module& module, const std::vector<std::int32_t>& ids);
+
+  const Job& job_;
+  runtime::Recorder& gpu_;
+  GpuModel model_;
+  Tier parameters_, optimizer_;
+  bool pinned_, overlap_;
+  std::vector<std::int64_t> elements_;  // of every parameter, in the order of registration
+  std::vector<std::vector<std::vector<std::int32_t>>> ids_;  // by piece, module: its parameters
+  std::vector<SubGroup> sub_groups_;
+  std::vector<std::size_t> sub_group_of_;
+  runtime::Lane gather_, reduction_;
+  std::optional<ParameterSwapper> swap_parameters_;
+  std::optional<OptimizerSwapper> swap_optimizer_;
+  std::optional<GatherWindow> window_;
+  std::optional<Stage3Gradients> gradients_;
+};
+
+}  // namespace offsim::plans

@@ -1,0 +1,316 @@
+// zero3-offload, zero-infinity: DeepSpeed stage 3 with parameters and optimizer each on the GPU,
+// the CPU or NVMe (source: runtime/zero/stage3.py; ZeRO-Infinity, arXiv 2104.07857).
+//
+// Where things live: stage3.h. Forward and backward: fetch and release by module
+// (gather_window.h), gradients through a bucket to the optimizer's tier (stage3_gradients.h).
+// Step, the host alone, one sub-group after the other:
+//   norms, added up on the GPU and read
+//   swap-in of a sub-group on the drive (nvme.h)
+//   unscale and clip    8 B a parameter on the CPU, whatever the factor; on the GPU where it lives
+//   Adam                28 B on the CPU, one call a sub-group; fused on the GPU
+//   write-back          optimizer CPU, parameters CPU: CPU cast into the pinned copy, 6 B
+//                       optimizer CPU, parameters GPU: a blocking copy that changes the type: CPU
+//                       cast
+//                         into a new pageable temporary, pageable H2D of 2 B
+//                       optimizer GPU, parameters CPU: the same the other way: 4 B a parameter D2H
+//                       into
+//                         a new pageable temporary of the sub-group, then a CPU cast
+//                       both on the GPU: a GPU cast
+//                       parameters on the drive: CPU cast into a locked buffer, write, wait
+//   swap-out
+// and persistent parameters are gathered again. fp16 checks the 16-bit gradients for infinities
+// first, on the CPU where they are there. Link bytes a parameter for k micro-batches: H2D 2 for
+// each fetch (two a micro-batch with checkpointing, less what is kept at the turn), 2k of gradients
+// coming back; D2H 2k + 4 (2 of the last 4 before 0.19.5). Left out: several GPUs, more than one
+// parameter group, loss scaling's skipped steps, stage3_module_granularity_threshold.
+#include "sim/plans/common.h"
+#include "sim/plans/deepspeed.h"
+#include "sim/plans/plan.h"
+#include "sim/plans/plans.h"
+#include "sim/plans/stage3.h"
+
+namespace offsim::plans {
+
+using runtime::Buffer;
+using runtime::kCompute;
+using runtime::Phase;
+using runtime::Recorder;
+using runtime::Space;
+
+namespace {
+
+class Zero3 {
+ public:
+  Zero3(const Job& job, Recorder& gpu) : job_(job), gpu_(gpu), stage_(job, gpu) {}
+
+  void step(bool first) {
+    stage_.micro_steps();
+    enter(job_, gpu_, Phase::kOptimizer);
+    stage_.begin_optimizer(first);
+    check_overflow();
+    read_norms();
+    const std::vector<SubGroup>& groups = stage_.sub_groups();
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      update(groups[i], i + 1 < groups.size() ? &groups[i + 1] : nullptr);
+    }
+    stage_.end_optimizer();
+    end_step(job_, gpu_);
+  }
+
+ private:
+  // fp16: isinf().any() and isnan().any() over the 16-bit gradients.
+  void check_overflow() {
+    if (job_.workload.precision != Precision::kFp16Mixed) {
+      return;
+    }
+    const std::int64_t n = model::parameters(job_.shape);
+    if (stage_.offloaded()) {
+      gpu_.cpu("isinf_any_bf16", 2 * n, "check for infinities", {.calls = 2});
+    } else {
+      gpu_.launch(model::elementwise("check for infinities", n, 10, 6));
+      gpu_.read_result();
+    }
+  }
+
+  void read_norms() {
+    for (const SubGroup& group : stage_.sub_groups()) {
+      if (stage_.offloaded()) {  // squares and sums of numbers that are there
+        gpu_.launch(model::elementwise(sized("add up norms", 2 * group.tensors), 2 * group.tensors,
+                                       8, static_cast<int>(2 * group.tensors)));
+      } else {
+        gpu_.launch(norm_in_double(group.elements));
+      }
+      gpu_.read_result();
+    }
+  }
+
+  void update(const SubGroup& group, const SubGroup* next) {
+    OptimizerSwapper* const swapper = stage_.optimizer_swapper();
+    const bool swapped = group.optimizer == Tier::kNvme && swapper->swaps(group.elements);
+    if (swapped) {
+      swapper->swap_in(group.elements, next != nullptr ? next->elements : 0);
+    }
+    if (group.optimizer == Tier::kGpu) {
+      update_on_gpu(group);
+    } else {
+      gpu_.cpu("mul_f32", group.elements, "unscale and clip");
+      gpu_.cpu("adam_deepspeed_f32", group.elements, "Adam");
+      write_back_from_cpu(group);
+    }
+    if (swapped) {
+      swapper->swap_out(group.elements, next == nullptr);
+    }
+  }
+
+  void update_on_gpu(const SubGroup& group) {
+    const std::int64_t n = group.elements;
+    std::optional<Buffer> wide;
+    if (!stage_.offloaded()) {  // _prepare_fp32_grad_for_sub_group: joined, then cast
+      const Buffer joined = gpu_.allocate(Space::kGpu, Bytes(2 * n), "joined gradients");
+      gpu_.launch(model::elementwise(sized("join gradients", n), n, 4, 1));
+      wide = gpu_.allocate(Space::kGpu, Bytes(4 * n), "fp32 gradients");
+      gpu_.launch(cast_to_fp32(n));
+      gpu_.free(joined);
+    }
+    gpu_.launch(model::elementwise(sized("unscale", n), n, 8, 1));
+    model::Work adam = model::gpu_adam(n, 1, true);
+    adam.name = sized("Adam", n);
+    gpu_.launch(adam);
+    if (stage_.parameters() == Tier::kGpu) {
+      gpu_.launch(cast_to_16_bits(n));
+    } else {
+      gpu_.convert_d2h(kCompute, {.elements = n, .from_bytes = 4, .to_bytes = 2},
+                       "write parameters back");
+    }
+    if (wide) {
+      gpu_.free(*wide);
+    }
+  }
+
+  void write_back_from_cpu(const SubGroup& group) {
+    if (group.parameters_on_drive) {
+      stage_.parameter_swapper()->write_back(group.elements);
+    } else if (stage_.parameters() == Tier::kGpu) {
+      gpu_.convert_h2d(kCompute, {.elements = group.elements, .from_bytes = 4, .to_bytes = 2},
+                       "write parameters back");
+    } else {
+      gpu_.cpu("cast_f32_bf16", group.elements, "cast to 16 bits");
+    }
+  }
+
+  const Job& job_;
+  Recorder& gpu_;
+  Stage3 stage_;
+};
+
+}  // namespace
+
+std::vector<OptionSpec> zero3_options(std::string_view tier) {
+  using Kind = OptionSpec::Kind;
+  const std::vector<std::string> tiers{"none", "cpu", "nvme"};
+  return {
+      {"offload_optimizer", Kind::kChoice, tier, "", "where fp32 masters, gradients and states are",
+       tiers},
+      {"offload_param", Kind::kChoice, tier, "", "where 16-bit parameters are", tiers},
+      {"pin_memory", Kind::kFlag, "by version", "",
+       "pinned gradients on the host: asynchronous copies, rounded to powers of two"},
+      {"sub_group_size",
+       Kind::kCount,
+       "1e9",
+       "elements",
+       "the optimizer's unit: its temporaries, and what is swapped at a time",
+       {},
+       1},
+      {"ratio", Kind::kNumber, "1", "", "Twin-Flow: the part of the sub-groups updated on the CPU"},
+      {"stage3_prefetch_bucket_size", Kind::kCount, "5e7", "elements",
+       "fetched ahead at each module; 0: nothing"},
+      {"stage3_max_live_parameters", Kind::kCount, "1e9", "elements",
+       "gathered parameters beyond which nothing is prefetched"},
+      {"stage3_max_reuse_distance", Kind::kCount, "1e9", "elements",
+       "parameters used again within so many are kept on the GPU"},
+      {"stage3_param_persistence_threshold", Kind::kCount, "1e5", "elements",
+       "parameters of at most this size stay gathered"},
+      {"reduce_bucket_size", Kind::kCount, "5e8", "elements", "GPU bucket of gradients", {}, 1},
+      {"overlap_comm", Kind::kFlag, "true", "", "streams of their own for gathers and reductions"},
+      {"contiguous_gradients", Kind::kFlag, "true", "", "copy gradients into the bucket"},
+      {"buffer_count",
+       Kind::kCount,
+       "4",
+       "buffers",
+       "swap buffers of the optimizer, each of the largest sub-group in fp32",
+       {},
+       4,
+       1000},
+      {"pipeline_read", Kind::kFlag, "false", "", "read the next sub-group beside Adam"},
+      {"pipeline_write", Kind::kFlag, "false", "", "write the last sub-group beside Adam"},
+      {"param_buffer_count",
+       Kind::kCount,
+       "5",
+       "buffers",
+       "swap buffers of parameters",
+       {},
+       1,
+       100'000},
+      {"param_buffer_size",
+       Kind::kCount,
+       "1e8",
+       "elements",
+       "size of a parameter's swap buffer",
+       {},
+       1},
+      {"max_in_cpu", Kind::kCount, "1e9", "elements",
+       "parameters that stay in CPU memory although offload_param is nvme"},
+      {"aio_block_size", Kind::kCount, "1048576", "bytes", "of one request to the drive", {}, 4096},
+      {"aio_queue_depth", Kind::kCount, "8", "requests", "in flight a thread", {}, 1, 100'000},
+      {"aio_intra_op_parallelism",
+       Kind::kCount,
+       "1",
+       "threads",
+       "that submit requests",
+       {},
+       1,
+       1000},
+      {"aio_overlap_events", Kind::kFlag, "true", "",
+       "keep the queue full instead of waiting for each batch"},
+      {"deepspeed_version", Kind::kVersion, "0.19.6", "",
+       "pin_memory true and asynchronous fp32 gradients since 0.19.5; locked swap buffers since "
+       "0.19.4; Twin-Flow's GPU sub-groups first since 0.18"},
+  };
+}
+
+namespace {
+
+// What DeepSpeed asserts about its buffers on the drive.
+void check_buffers(const Job& job) {
+  const Options& options = job.options;
+  if (options.text("offload_optimizer") == "nvme") {
+    const std::int64_t needs =
+        4 + (options.flag("pipeline_read") ? 4 : 0) + (options.flag("pipeline_write") ? 4 : 0);
+    if (options.count("buffer_count") < needs) {
+      throw InputError(options.place("buffer_count"),
+                       "DeepSpeed stops with 'ran out of swap buffers'",
+                       fmt::format("expected a buffer_count of {} or more", needs));
+    }
+    if (options.number("ratio") < 1) {
+      throw InputError(options.place("ratio"), "ratio needs the optimizer in memory",
+                       "expected offload_optimizer cpu");
+    }
+  }
+  const std::int64_t largest = model::largest_tensor(job.shape).numel();
+  if (options.text("offload_param") == "nvme" && options.count("param_buffer_size") < largest) {
+    throw InputError(options.place("param_buffer_size"),
+                     "DeepSpeed stops with 'More elements than buffer size'",
+                     fmt::format("expected a param_buffer_size of {} or more", largest));
+  }
+}
+
+// A line for each option that was given and does nothing.
+std::vector<std::string> useless_options(const Job& job) {
+  const Options& options = job.options;
+  const bool optimizer_nvme = options.text("offload_optimizer") == "nvme";
+  const bool parameters_nvme = options.text("offload_param") == "nvme";
+  struct Rule {
+    bool useless;
+    std::string_view why;
+    std::vector<std::string_view> names;
+  };
+  const std::vector<Rule> rules{
+      {options.text("offload_param") == "none",
+       "parameters are on the GPU",
+       {"stage3_prefetch_bucket_size", "stage3_max_live_parameters", "stage3_max_reuse_distance",
+        "stage3_param_persistence_threshold"}},
+      {!parameters_nvme,
+       "no parameters are on a drive",
+       {"param_buffer_count", "param_buffer_size", "max_in_cpu"}},
+      {!optimizer_nvme,
+       "the optimizer is not on a drive",
+       {"buffer_count", "pipeline_read", "pipeline_write"}},
+      {!optimizer_nvme && !parameters_nvme,
+       "nothing is on a drive",
+       {"aio_block_size", "aio_queue_depth", "aio_intra_op_parallelism", "aio_overlap_events"}},
+      {options.text("offload_optimizer") == "none", "the optimizer is not offloaded", {"ratio"}},
+  };
+  std::vector<std::string> warnings;
+  for (const Rule& rule : rules) {
+    for (const std::string_view name : rule.names) {
+      if (rule.useless && options.given(name)) {
+        warnings.push_back(fmt::format("{}.{} has no effect: {}", job.plan->name, name, rule.why));
+      }
+    }
+  }
+  return warnings;
+}
+
+}  // namespace
+
+std::vector<std::string> check_zero3_offload(const Job& job) {
+  const Options& options = job.options;
+  const std::string_view plan = job.plan->name;
+  if (job.workload.precision == Precision::kBf16 || job.workload.precision == Precision::kFp32) {
+    throw InputError({},
+                     fmt::format("{} does not run in {}", plan, to_string(job.workload.precision)),
+                     "expected bf16-mixed or fp16-mixed: fp32 masters, 16-bit parameters");
+  }
+  for (const std::string_view name : {"offload_optimizer", "offload_param"}) {
+    if (options.text(name) == "nvme" && job.machine.drives.empty()) {
+      throw InputError(options.place(name), fmt::format("{} has no drive", job.machine.name),
+                       "expected a machine with one, or offload to cpu");
+    }
+  }
+  const double ratio = options.number("ratio");
+  if (!(ratio >= 0 && ratio <= 1)) {
+    throw InputError(options.place("ratio"), fmt::format("{}.ratio is {}", plan, ratio),
+                     "expected 0 to 1");
+  }
+  check_buffers(job);
+  return useless_options(job);
+}
+
+void record_zero3_offload(const Job& job, Recorder& gpu, int steps) {
+  Zero3 zero(job, gpu);
+  for (int step = 0; step < steps; ++step) {
+    zero.step(step == 0);
+  }
+}
+
+}  // namespace offsim::plans

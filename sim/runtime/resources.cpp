@@ -1,0 +1,87 @@
+#include "sim/runtime/resources.h"
+
+#include <array>
+#include <span>
+
+#include "sim/base/error.h"
+
+namespace offsim::runtime {
+
+using engine::DemandId;
+using engine::Use;
+
+Resources::Resources(engine::GraphBuilder& builder, const machine::Machine& machine)
+    : builder_(builder),
+      machine_(machine),
+      sm_(builder.add_resource("gpu.sm", 1.0)),
+      cores_(builder.add_resource("host.cores", machine.host.cores)),
+      drive_time_(builder.add_resource("drive0.time", 1.0)) {
+  for (const machine::Edge& edge : machine.topology.edges) {
+    links_.push_back({builder.add_resource(edge.name + ".h2d", edge.down.value.value),
+                      builder.add_resource(edge.name + ".d2h", edge.up.value.value),
+                      builder.add_resource(edge.name + ".total", edge.total.value.value)});
+  }
+}
+
+double Resources::dram_per_byte(bool pageable) const {
+  return machine_.accelerator.unified ? 2.0 : (pageable ? 3.0 : 1.0);
+}
+
+DemandId Resources::kernel() {
+  const Use use{sm_, 1.0};
+  return builder_.demand(1.0, 1.0, std::span(&use, 1));
+}
+
+// Memory counts bytes both ways together; a link each way and both.
+std::vector<Use> Resources::along(const std::vector<machine::Hop>& route,
+                                  double dram_per_byte) const {
+  std::vector<Use> uses;
+  for (const machine::Hop& hop : route) {
+    const machine::Edge& edge = machine_.topology.edges[static_cast<std::size_t>(hop.edge)];
+    const Link& link = links_[static_cast<std::size_t>(hop.edge)];
+    if (edge.name == "dram") {
+      uses.push_back({link.total, dram_per_byte});
+    } else if (!edge.name.starts_with("drive")) {  // a drive's rates are those of its requests
+      uses.push_back({link.total, 1.0});
+      uses.push_back({hop.down ? link.h2d : link.d2h, 1.0});
+    }
+  }
+  return uses;
+}
+
+DemandId Resources::copy(bool h2d, bool pageable, BytesPerSecond rate) {
+  const auto key = std::make_tuple(h2d, pageable, rate.value);
+  const auto found = copies_.find(key);
+  if (found != copies_.end()) {
+    return found->second;
+  }
+  std::vector<machine::Hop> route =
+      h2d ? machine_.topology.route("dram", "gpu0") : machine_.topology.route("gpu0", "dram");
+  if (machine_.accelerator.unified) {
+    route = machine_.topology.route("dram", "socket0");
+  }
+  const DemandId demand = builder_.demand(rate.value, machine_.host.dma_weight.value,
+                                          along(route, dram_per_byte(pageable)));
+  copies_.emplace(key, demand);
+  return demand;
+}
+
+DemandId Resources::cpu(const machine::CpuWork& price) {
+  const auto dram = machine_.topology.route("dram", "socket0").front().edge;
+  const double bytes = price.dram_bytes_per_element;
+  const std::array<Use, 2> uses{Use{cores_, price.cores / price.rate.value},
+                                Use{links_[static_cast<std::size_t>(dram)].total, bytes}};
+  const double weight = bytes > 0 ? 1.0 / bytes : 1.0;  // of an element: 1 a byte
+  return builder_.demand(price.rate.value, weight, std::span(uses).first(bytes > 0 ? 2 : 1));
+}
+
+DemandId Resources::io(const Io& io, BytesPerSecond rate) {
+  const std::string_view memory = io.to_gpu ? "gpu0" : "dram";
+  const auto route = io.write ? machine_.topology.route(memory, "drive0")
+                              : machine_.topology.route("drive0", memory);
+  std::vector<Use> uses = along(route, 1.0);
+  uses.push_back({drive_time_, 1 / rate.value});
+  return builder_.demand(rate.value, machine_.host.dma_weight.value, uses);
+}
+
+}  // namespace offsim::runtime
