@@ -114,8 +114,9 @@ void read_kernels(View& map, FigureReader& figures, Accelerator& a, bool filled)
 // The measured shares of another machine's peaks, as one figure of this one.
 void read_like(View like, FigureReader& figures, const FindLike& find_like, Accelerator& a) {
   const Place at = like.place_of("machine");
-  const Node node = find_like(like.text("machine"), at);
-  const FigureId figure = figures.add(like, 1);
+  const std::string machine = like.text("machine");
+  const Node node = find_like(machine, at);
+  const FigureId figure = figures.add(like, 1, "efficiency shares taken from " + machine);
 
   std::vector<Figure> of_other;
   FigureReader other_figures(of_other);

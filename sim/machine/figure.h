@@ -26,9 +26,12 @@ struct Figure {
   double value = 0;  // in the base unit of its kind (bytes, seconds ...); of a curve its largest y
   Source source = Source::kAssumed;
   double spread = 0;  // 0.03: the truth is probably within 3 %
-  std::string name;   // "link.h2d"
+  std::string name;   // "link.h2d": where a machine's file has it
+  std::string title;  // for people; empty where the name says enough
   std::string from;   // a file below hardware/, an https address, or the reason of an assumption
   Place place;
+
+  const std::string& text() const { return title.empty() ? name : title; }
 };
 
 // A figure as its users read it: the value with its unit, and which figure it is.

@@ -44,7 +44,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
 
 }  // namespace
 
-FigureId FigureReader::add(View& map, double value) {
+FigureId FigureReader::add(View& map, double value, const std::string& title) {
   Figure figure;
   const std::string source =
       map.choice("source", {"measured", "datasheet", "published", "assumed"});
@@ -63,6 +63,7 @@ FigureId FigureReader::add(View& map, double value) {
   map.get("spread");  // known, whether given or not
   figure.value = value;
   figure.name = map.path();
+  figure.title = title;
   figure.place = map.place();
   map.finish();
   figures_->push_back(figure);

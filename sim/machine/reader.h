@@ -6,6 +6,7 @@
 // `spread` may be left out. Values are positive; the x of a curve ascends.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -52,7 +53,7 @@ class FigureReader {
   Table table(View& in, std::string_view key, const std::vector<Parse>& columns);
 
   // Reads source, spread and from of a map whose value is already read, and refuses other keys.
-  FigureId add(View& map, double value);
+  FigureId add(View& map, double value, const std::string& title = "");
 
   const std::vector<Figure>& figures() const { return *figures_; }
 

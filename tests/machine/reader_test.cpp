@@ -106,6 +106,15 @@ TEST(Reader, AnOwnFigureStandsBeforeTheLikeness) {
   EXPECT_FALSE(m.accelerator.attention_forward.correction.points.empty());
 }
 
+// "accelerator.like" says nothing to a person.
+TEST(Reader, ALikenessSaysWhoseSharesItTook) {
+  const Machine m = load("gh200-480gb");
+  const Figure& likeness = m.figure(m.accelerator.gemm.figure);
+  EXPECT_EQ(likeness.name, "accelerator.like");
+  EXPECT_EQ(likeness.text(), "efficiency shares taken from h200-16core-vm");
+  EXPECT_EQ(m.figure(m.host.dram.figure).text(), "host.dram");
+}
+
 TEST(Reader, AnOverrideReplacesOneFigureWithItsSource) {
   const std::string system = with_override(
       "  host:\n    dram: {value: 100 GB/s, source: assumed, from: a test of overrides}\n");
