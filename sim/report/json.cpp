@@ -93,7 +93,6 @@ Json memory_json(const Prediction& p) {
     for (const study::Tagged& tag : pool.by_tag) {
       tags[tag.tag] = tag.bytes.value;
     }
-    // The ledger counts what the allocator reserves, so both are the same number.
     pools[pool.name] = {{"peak_bytes", pool.peak.value},
                         {"reserved_bytes", pool.peak.value},
                         {"fixed_bytes", pool.fixed.value},
@@ -128,13 +127,21 @@ Json supports_json(const plans::Job& job, const Prediction& p) {
   return list;
 }
 
-template <class Pairs, class Value>
-Json pairs_json(const Pairs& pairs, Value value) {
-  Json object = Json::object();
-  for (const auto& [name, item] : pairs) {
-    object[name] = value(item);
+// The critical path by label alone, longest first but for labels that several causes have.
+Json labels_json(const Prediction& p) {
+  Json labels = Json::object();
+  for (const study::Spent& spent : p.spent) {
+    labels[spent.label] = labels.value(spent.label, 0.0) + spent.time.value;
   }
-  return object;
+  return labels;
+}
+
+Json utilization_json(const Prediction& p) {
+  Json resources = Json::object();
+  for (const auto& [resource, fraction] : p.utilization) {
+    resources[resource] = fraction;
+  }
+  return resources;
 }
 
 Json describe(const plans::Job& job, const Prediction& p) {
@@ -160,9 +167,9 @@ Json describe(const plans::Job& job, const Prediction& p) {
        {{"model", p.tflops_model}, {"hardware", p.tflops_hardware}, {"six_nd", p.tflops_six_nd}}},
       {"phases_s", phases_json(p)},
       {"critical_path_s", causes},
-      {"by_label_s", pairs_json(p.by_label, [](Seconds time) { return time.value; })},
+      {"by_label_s", labels_json(p)},
       {"busy_s", causes_json(p.busy)},
-      {"utilization", pairs_json(p.utilization, [](double fraction) { return fraction; })},
+      {"utilization", utilization_json(p)},
       {"bytes",
        {{"h2d", whole(totals.h2d_bytes)},
         {"d2h", whole(totals.d2h_bytes)},

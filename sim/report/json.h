@@ -3,8 +3,9 @@
 // The keys of the schema; keys may be added, never renamed. Units are in the names, shares
 // and fractions are of 1, `cost` is null without a price and a capacity is null where there is no
 // limit; every number is finite. The times of a prediction that does not fit are those of a machine
-// with enough memory: look at `feasible` first. `reserved_bytes` is the peak again: the ledger
-// already counts what the allocator rounds up. Indented by two spaces, a newline at the end.
+// with enough memory: look at `feasible` first. `reserved_bytes` is the peak again: allocations are
+// counted as the allocator rounds them, and what it holds beyond that, its fragmentation, is not
+// modelled. Indented by two spaces, a newline at the end.
 #pragma once
 
 #include <string>

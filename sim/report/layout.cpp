@@ -89,7 +89,8 @@ std::vector<std::string> wrap(std::string_view text, std::size_t width) {
     while (!word.empty()) {
       std::string& line = lines.back();
       const std::size_t blank = line.empty() ? 0 : 1;
-      if (visible_width(line) + blank + visible_width(word) <= width) {
+      const bool address = line.empty() && word.find("://") != std::string_view::npos;
+      if (address || visible_width(line) + blank + visible_width(word) <= width) {
         line.append(blank, ' ').append(word);
         break;
       }

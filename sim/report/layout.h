@@ -1,4 +1,4 @@
-// Numbers and lines for a terminal: digits, wrapped text, colour. Not public.
+// Numbers and lines for a terminal: digits, wrapped text, colour.
 //
 // Widths are counted in characters of UTF-8, as in base/table.h.
 #pragma once
@@ -31,7 +31,8 @@ std::string time_text(Seconds time, Seconds whole);
 // Makes one word of a phrase that lines should not break in: wrap() gives its blanks back.
 std::string tie(std::string_view phrase);
 
-// Breaks at blanks into lines of at most `width`; a longer word is cut into pieces.
+// Breaks at blanks into lines of at most `width`; a longer word is cut into pieces, but for an
+// address ("https://..."), which stays whole to be copied.
 std::vector<std::string> wrap(std::string_view text, std::size_t width);
 
 std::vector<std::string> lines_of(const std::string& text);  // each ends in '\n'

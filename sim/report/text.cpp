@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <span>
 #include <utility>
 
@@ -21,7 +22,8 @@ using study::Prediction;
 using Align = Table::Align;
 
 constexpr std::size_t kMostTags = 4;
-constexpr std::size_t kMostLabels = 4;
+constexpr std::size_t kMostLabels = 3;    // of a cause
+constexpr std::size_t kMostDetailed = 3;  // causes
 constexpr std::size_t kMostFigures = 3;
 
 std::string head_text(const plans::Job& job, const TextStyle& style) {
@@ -95,8 +97,50 @@ std::string rates_text(const Prediction& p, const TextStyle& style) {
                   style);
 }
 
-std::string section(const Table& table, const TextStyle& style) {
-  return "\n" + table.text({.indent = 2, .colour = style.colour});
+// A table with what is in each of its rows below it; a row without details stands alone.
+std::string section(const Table& table, const std::vector<std::string>& details,
+                    const TextStyle& style) {
+  const std::vector<std::string> lines =
+      lines_of(table.text({.indent = 2, .colour = style.colour}));
+  std::string out = "\n" + lines.front() + "\n";
+  for (std::size_t row = 0; row < details.size(); ++row) {
+    out += lines[row + 1] + "\n";
+    out += details[row].empty() ? "" : paragraph("      ", details[row], style);
+  }
+  return out;
+}
+
+using NamedTimes = std::vector<std::pair<std::string, Seconds>>;
+
+// "layer forward 10.9 s, layer backward 7.2 s": tied, to be wrapped between the parts.
+std::string named_times(const NamedTimes& parts, Seconds whole) {
+  std::vector<std::string> texts;
+  for (const auto& [name, time] : parts) {
+    texts.push_back(tie(name + " " + time_text(time, whole)));
+  }
+  return join(texts, ", ");
+}
+
+// What a cause's time was spent on, where that is more than one thing: those of at least 1 % of the
+// step, longest first. Sizes in a label, "norm (512 elements)", tell works apart, not people.
+std::string details_of(const Prediction& p, Cause cause) {
+  NamedTimes parts;
+  for (const study::Spent& spent : p.spent) {
+    if (spent.cause != cause || spent.label.empty()) {
+      continue;
+    }
+    const std::string name = spent.label.substr(0, spent.label.find(" ("));
+    const auto found = std::ranges::find(parts, name, &NamedTimes::value_type::first);
+    if (found == parts.end()) {
+      parts.emplace_back(name, spent.time);
+    } else {
+      found->second += spent.time;
+    }
+  }
+  std::erase_if(parts, [&](const auto& part) { return part.second < p.step * 0.01; });
+  std::ranges::stable_sort(parts, std::greater{}, &NamedTimes::value_type::second);
+  parts.resize(std::min(parts.size(), kMostLabels));
+  return parts.size() > 1 ? named_times(parts, p.step) : "";
 }
 
 // The critical path by cause, longest first; causes that were busy beside it stay with 0.
@@ -115,46 +159,35 @@ std::string causes_text(const Prediction& p, const TextStyle& style) {
                {"exposed", Align::kRight},
                {"share", Align::kRight},
                {"busy", Align::kRight}});
+  std::vector<std::string> details;
+  std::size_t detailed = 0;
   for (const std::size_t i : order) {
     const bool idle = i == p.critical_path.size();
     table.add_row({fmt::format("  {}", idle ? "idle" : runtime::cause_title(Cause(i))),
                    time_text(exposed[i], p.step), percent(exposed[i] / p.step),
                    idle ? "" : time_text(p.busy[i], p.step)});
+    details.push_back(idle || detailed == kMostDetailed ? "" : details_of(p, Cause(i)));
+    detailed += details.back().empty() ? 0 : 1;
   }
-  return section(table, style);
-}
-
-// "layer forward 10.9 s, layer backward 7.2 s": tied, to be wrapped between the parts.
-std::string named_times(const std::vector<std::pair<std::string, Seconds>>& parts, Seconds whole) {
-  std::vector<std::string> texts;
-  for (const auto& [name, time] : parts) {
-    texts.push_back(tie(name + " " + time_text(time, whole)));
-  }
-  return join(texts, ", ");
+  return section(table, details, style);
 }
 
 std::string path_text(const Prediction& p, const TextStyle& style) {
-  std::vector<std::pair<std::string, Seconds>> labels, phases;
-  for (const auto& [label, time] : p.by_label) {
-    if (!label.empty() && labels.size() < kMostLabels) {
-      labels.emplace_back(label, time);
-    }
-  }
+  NamedTimes phases;
   for (const char* const name : {"setup", "forward", "backward", "optimizer"}) {
     const auto found = p.phases.find(name);
     if (found != p.phases.end() && found->second.value > 0) {
       phases.emplace_back(*found);
     }
   }
-  return causes_text(p, style) + labelled("longest", named_times(labels, p.step), style) +
-         labelled("phases", named_times(phases, p.step), style);
+  return causes_text(p, style) + labelled("phases", named_times(phases, p.step), style);
 }
 
 double share_of(Bytes part, Bytes whole) {
   return whole.value > 0 ? static_cast<double>(part.value) / static_cast<double>(whole.value) : 0;
 }
 
-// "Adam states 48 %, weights 12 %, pinned at most 66.0 GiB": what fills a pool at its peak.
+// "peak in optimizer: Adam states 48 %, weights 12 %, pinned at most 66.0 GiB".
 std::string filling(const Prediction& p, const PoolReport& pool) {
   std::vector<std::string> parts;
   for (const study::Tagged& tag : pool.by_tag) {
@@ -167,7 +200,7 @@ std::string filling(const Prediction& p, const PoolReport& pool) {
   if (pinned != nullptr && pinned->peak.value > 0) {
     parts.push_back(tie(fmt::format("pinned at most {}", gib_text(pinned->peak))));
   }
-  return join(parts, ", ");
+  return pool.peak.value > 0 ? fmt::format("peak in {}: {}", pool.phase, join(parts, ", ")) : "";
 }
 
 std::string memory_text(const Prediction& p, const TextStyle& style) {
@@ -176,7 +209,6 @@ std::string memory_text(const Prediction& p, const TextStyle& style) {
                {"+ fixed", Align::kRight},
                {"of", Align::kRight},
                {"used", Align::kRight},
-               {"peak in"},
                {"at the end", Align::kRight}});
   std::vector<std::string> fillings;
   for (const PoolReport& pool : p.pools) {
@@ -184,20 +216,11 @@ std::string memory_text(const Prediction& p, const TextStyle& style) {
       table.add_row({fmt::format("  {}", pool_title(pool.name)), gib_number(pool.peak),
                      gib_number(pool.fixed), pool.capacity ? gib_number(*pool.capacity) : "",
                      pool.capacity ? percent(share_of(pool.needed(), *pool.capacity)) : "",
-                     pool.peak.value > 0 ? pool.phase : "", gib_number(pool.resident)});
+                     gib_number(pool.resident)});
       fillings.push_back(pool.fits() ? filling(p, pool) : "");  // said above where it does not
     }
   }
-  // Below each row what fills it.
-  const std::vector<std::string> lines = lines_of(section(table, style));
-  std::string out;
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    out += lines[i] + "\n";
-    if (i >= 2 && !fillings[i - 2].empty()) {
-      out += paragraph("      ", fillings[i - 2], style);
-    }
-  }
-  return out;
+  return section(table, fillings, style);
 }
 
 // What does not fit, where, by how much, and its largest parts.
@@ -246,7 +269,7 @@ std::string support_text(const plans::Job& job, const Prediction& p, const TextS
     const bool soft =
         figure.source == machine::Source::kPublished || figure.source == machine::Source::kAssumed;
     if (soft && support.share >= 0.005 && weak.size() < kMostFigures) {
-      weak.push_back(tie(figure.name + " " + percent(support.share)));
+      weak.push_back(figure.text() + tie(" " + percent(support.share)));
     }
   }
   return "\n" + labelled("rests on", join(kinds, ", "), style) +
@@ -282,7 +305,9 @@ std::string next_text(const std::string& command, const TextStyle& style) {
 }
 
 std::string prediction_text(const plans::Job& job, const study::Prediction& prediction,
-                            const TextStyle& style, const std::string& next) {
+                            const TextStyle& page, const std::string& next) {
+  constexpr int kReadable = 100;  // of columns; wider pages are for tables
+  const TextStyle style{page.colour, std::min(page.width, kReadable)};
   const std::string asked = head_text(job, style) + job_text(job, style);
   std::string out;
   if (prediction.feasible()) {

@@ -100,7 +100,7 @@ std::string arguments(const study::Run& run, const machine::Machine& machine, Ac
   const auto figure =
       main_figure(run.lowered.figure_shares[run.lowered.rests_on[engine::index(id)]]);
   if (figure != machine::kNoFigure) {
-    text += fmt::format(R"(,"rests_on":{})", json_text(machine.figure(figure).name));
+    text += fmt::format(R"(,"rests_on":{})", json_text(machine.figure(figure).text()));
   }
   return text;
 }

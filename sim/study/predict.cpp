@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <unordered_map>
+#include <map>
 
 #include "sim/engine/critical_path.h"
 #include "sim/model/flops.h"
@@ -67,14 +67,15 @@ void explain(const plans::Job& job, const Run& run, Prediction& p) {
   const auto path =
       engine::critical_path(lowered.graph, run.timeline, run.step, lowered.step_ends.back());
   p.idle = engine::to_seconds(path.idle);
-  std::unordered_map<std::string_view, Picoseconds> labels;
+  std::map<std::pair<Cause, std::string_view>, Picoseconds> spent;
   std::vector<double> by_figure(job.machine.figures.size(), 0.0);
   for (const engine::Segment& segment : path.segments) {
     const engine::Activity activity = lowered.graph.activity(segment.activity);
     const Seconds time = engine::to_seconds(segment.to - segment.from);
     p.critical_path[activity.cause] += time;
     p.phases[std::string(runtime::phase_name(runtime::Phase(activity.phase)))] += time;
-    labels[lowered.graph.label(segment.activity)] += segment.to - segment.from;
+    spent[{Cause(activity.cause), lowered.graph.label(segment.activity)}] +=
+        segment.to - segment.from;
     for (const auto& [figure, share] :
          lowered.figure_shares[lowered.rests_on[index(segment.activity)]]) {
       if (figure != machine::kNoFigure) {
@@ -82,12 +83,11 @@ void explain(const plans::Job& job, const Run& run, Prediction& p) {
       }
     }
   }
-  for (const auto& [label, time] : labels) {
-    p.by_label.emplace_back(label, engine::to_seconds(time));
+  for (const auto& [what, time] : spent) {
+    p.spent.push_back({what.first, std::string(what.second), engine::to_seconds(time)});
   }
-  std::sort(p.by_label.begin(), p.by_label.end(), [](const auto& a, const auto& b) {
-    return a.second != b.second ? a.second > b.second : a.first < b.first;
-  });
+  std::stable_sort(p.spent.begin(), p.spent.end(),
+                   [](const Spent& a, const Spent& b) { return a.time > b.time; });
   double known = 0, variance = 0;
   for (std::size_t i = 0; i < by_figure.size(); ++i) {
     const machine::Figure& figure = job.machine.figures[i];

@@ -2,10 +2,13 @@
 //
 //   step_s           from the end of the step before to the end of the last one recorded
 //   phases, causes   the critical path of that step, which adds up to it exactly
-//   (engine/critical_path.h) memory           peaks over everything recorded, plus what is fixed
-//   (GPU context, process); feasible when they fit range            first order: each figure's
-//   share of the critical path times its spread, in quadrature tflops           model: 3 x forward,
-//   causal attention halved; hardware: as executed; six_nd: 6 N tokens; per GPU
+//                    (engine/critical_path.h)
+//   memory           peaks over everything recorded, plus what is fixed (GPU context, process);
+//                    feasible when they fit
+//   range            first order: each figure's share of the critical path times its spread, in
+//                    quadrature
+//   tflops           model: 3 x forward, causal attention halved; hardware: as executed;
+//                    six_nd: 6 N tokens; per GPU
 // Units in names; times in seconds. Throws InputError for what the plan refuses.
 #pragma once
 
@@ -47,6 +50,13 @@ struct Cost {
   Usd usd_per_million_tokens;
 };
 
+// What a cause's share of the critical path was spent on: the labels of its activities.
+struct Spent {
+  runtime::Cause cause;
+  std::string label;
+  Seconds time;
+};
+
 // How much of the step's critical path rests on a figure.
 struct Support {
   machine::FigureId figure;
@@ -60,8 +70,7 @@ struct Prediction {
   std::map<std::string, Seconds> phases;                  // forward, backward, optimizer
   std::array<Seconds, runtime::kCauses> critical_path{};  // by Cause
   Seconds idle;
-  std::vector<std::pair<std::string, Seconds>>
-      by_label;                                  // critical path by what it did, longest first
+  std::vector<Spent> spent;                      // on the critical path, longest first
   std::array<Seconds, runtime::kCauses> busy{};  // by Cause: time with at least one such activity
   std::vector<std::pair<std::string, double>> utilization;  // by resource
   runtime::StepTotals totals;

@@ -5,7 +5,6 @@
 #include <cmath>
 
 #include "sim/base/quantity.h"
-#include "sim/base/table.h"
 #include "sim/plans/plan.h"
 #include "sim/study/predict.h"
 #include "sim/study/scenario.h"
@@ -24,12 +23,11 @@ Seconds predicted_part(const Prediction& p, const std::string& name, const Place
     return found == p.phases.end() ? Seconds(0) : found->second;
   };
   const auto label = [&](std::string_view key) {
-    for (const auto& [text, time] : p.by_label) {
-      if (text == key) {
-        return time;
-      }
+    Seconds time(0);
+    for (const Spent& spent : p.spent) {
+      time += spent.label == key ? spent.time : Seconds(0);
     }
-    return Seconds(0);
+    return time;
   };
   if (name == "forward" || name == "backward") {
     return phase(name.c_str());
@@ -108,39 +106,65 @@ LedgerRow read_row(const Catalog& catalog, const Node& node, const Given& machin
 std::string percent(double e) { return fmt::format("{:+.1f} %", 100 * e); }
 std::string seconds(Seconds t) { return fmt::format("{:.4f}", t.value); }
 
-void add_part(Table& table, const std::string& id, const LedgerPart& part) {
-  table.add_row({id, part.name, seconds(part.time.measured), seconds(part.time.predicted),
-                 percent(error(part.time.predicted.value, part.time.measured.value)) +
-                     (part.judged ? "" : " *")});
+std::string bold(const std::string& text, bool colour) {
+  return colour ? "\x1b[1m" + text + "\x1b[0m" : text;
 }
 
-void add_bytes(Table& table, const char* name, const std::optional<Compared<Bytes>>& bytes) {
-  if (bytes) {
-    table.add_row({"", name, fmt::format("{:.2f}", gib(bytes->measured)),
-                   fmt::format("{:.2f}", gib(bytes->predicted)),
-                   percent(error(gib(bytes->predicted), gib(bytes->measured)))});
+// A line below a row's name.
+std::string line(std::string_view part, std::string_view measured, std::string_view predicted,
+                 std::string_view error) {
+  return fmt::format("    {:<22}  {:>9}  {:>9}  {:>8}\n", part, measured, predicted, error);
+}
+
+std::string time_line(std::string_view name, const LedgerPart& part) {
+  std::string text = line(name, seconds(part.time.measured), seconds(part.time.predicted),
+                          percent(error(part.time.predicted.value, part.time.measured.value)));
+  return part.judged ? text : text.insert(text.size() - 1, " *");
+}
+
+std::string bytes_line(std::string_view name, const std::optional<Compared<Bytes>>& bytes) {
+  const auto two = [](Bytes b) { return fmt::format("{:.2f}", gib(b)); };
+  return bytes ? line(name, two(bytes->measured), two(bytes->predicted),
+                      percent(error(gib(bytes->predicted), gib(bytes->measured))))
+               : "";
+}
+
+std::string row_text(const LedgerRow& row) {
+  std::string out = fmt::format("  {}{}\n", row.id, row.calibrates.empty() ? "" : " (c)");
+  if (!row.missing.empty()) {
+    return out + fmt::format("    {:<22}  {:>9}  {}\n", row.plan, seconds(row.step.measured),
+                             row.missing);
   }
+  out += time_line("step, s", {"", row.step, true});
+  for (const LedgerPart& part : row.parts) {
+    out += time_line("  " + part.name, part);
+  }
+  return out + bytes_line("GPU peak, GiB", row.gpu) + bytes_line("host, GiB", row.host);
 }
 
 // Errors of one file's rows, a line each.
-std::string summary(const Ledger& all, const std::string& file) {
+std::string summary(const Ledger& all, const std::string& file, bool colour) {
   Ledger ledger;
   for (const LedgerRow& row : all.rows) {
     if (row.file == file) {
       ledger.rows.push_back(row);
     }
   }
-  std::string out;
+  const auto line = [](auto what, auto count, auto mean, auto worst) {
+    return fmt::format("  {:<9}  {:>3}  {:>7}  {:>8}", what, count, mean, worst);
+  };
+  std::string out = bold(line("judged", "n", "mean", "worst in"), colour) + "\n";
   for (const auto& [what, name] :
        {std::pair{LedgerWhat::kStep, "step time"}, std::pair{LedgerWhat::kParts, "parts"},
-        std::pair{LedgerWhat::kGpu, "GPU memory"}, std::pair{LedgerWhat::kHost, "host memory"}}) {
+        std::pair{LedgerWhat::kGpu, "GPU peak"}, std::pair{LedgerWhat::kHost, "host"}}) {
     const LedgerError e = ledger_error(ledger, what);
     if (e.count > 0) {
-      out += fmt::format("  {:<11}  mean {:4.1f} %  of {:2}   worst {:4.1f} %  {}\n", name,
-                         100 * e.mean, e.count, 100 * e.worst, e.worst_id);
+      out += line(name, e.count, fmt::format("{:.1f} %", 100 * e.mean),
+                  fmt::format("{:.1f} %", 100 * e.worst)) +
+             fmt::format("\n    {}\n", e.worst_id);
     }
   }
-  return out + "\n";
+  return out;
 }
 
 }  // namespace
@@ -206,43 +230,27 @@ Ledger validate(const Catalog& catalog, const std::string& only) {
 }
 
 std::string ledger_text(const Ledger& ledger, bool colour) {
-  using Align = Table::Align;
   std::string out;
   std::string file;
-  std::optional<Table> table;
-  const auto flush = [&] {
-    if (table) {
-      out +=
-          file + "\n" + table->text({.indent = 2, .colour = colour}) + "\n" + summary(ledger, file);
-    }
+  const auto finish_file = [&] {
+    out += file.empty() ? "" : "\n" + summary(ledger, file, colour) + "\n";
   };
+  std::string header = line("", "measured", "predicted", "error");
+  header.pop_back();
   for (const LedgerRow& row : ledger.rows) {
     if (row.file != file) {
-      flush();
+      finish_file();
       file = row.file;
-      table.emplace(std::vector<Table::Column>{{"row", Align::kLeft},
-                                               {"part", Align::kLeft},
-                                               {"measured", Align::kRight},
-                                               {"predicted", Align::kRight},
-                                               {"error", Align::kRight}});
+      out += bold(file + "\n" + header, colour) + "\n";
     }
-    if (!row.missing.empty()) {
-      table->add_row({row.id, row.plan, seconds(row.step.measured), row.missing, ""});
-      continue;
-    }
-    add_part(*table, row.id + (row.calibrates.empty() ? "" : " (c)"), {"step, s", row.step, true});
-    for (const LedgerPart& part : row.parts) {
-      add_part(*table, "", {"  " + part.name, part.time, part.judged});
-    }
-    add_bytes(*table, "GPU peak, GiB", row.gpu);
-    add_bytes(*table, "host, GiB", row.host);
+    out += row_text(row);
   }
-  flush();
-  out +=
-      "Seconds and GiB. Of the parts, \"step\" is the optimizer's.\n"
-      "*    under 2 % of its step: listed, not judged\n"
-      "(c)  a figure of the machine file was taken from this row: not in the means\n";
-  return out;
+  finish_file();
+  return out +
+         "Seconds and GiB. Of the parts, \"step\" is the optimizer's.\n"
+         "*    under 2 % of its step: listed, not judged\n"
+         "(c)  a figure of the machine file was taken from this row:\n"
+         "     not in the means\n";
 }
 
 std::string ledger_json(const Ledger& ledger) {

@@ -37,12 +37,14 @@ inline plans::Job made_up_job() {
                       .source = machine::Source::kMeasured,
                       .spread = 0.03,
                       .name = "link.h2d",
+                      .title = "",
                       .from = "raw/a.jsonl",
                       .place = {"hardware/systems/box.yaml", 3, 8}},
                      {.value = 1e9,
                       .source = machine::Source::kAssumed,
                       .spread = 0.25,
                       .name = "host.page_release",
+                      .title = "",
                       .from = "a guess",
                       .place = {"hardware/hosts/box.yaml", 5, 8}}};
   return make_job("gpt2", machine, "megatrain", 64);
@@ -66,7 +68,13 @@ inline study::Prediction made_up_prediction() {
   p.busy[at(runtime::Cause::kGpuCompute)] = Seconds(15);
   p.busy[at(runtime::Cause::kCpuOptimizer)] = Seconds(5.5);
   p.busy[at(runtime::Cause::kH2d)] = Seconds(2);
-  p.by_label = {{"layer backward", Seconds(14)}, {"Adam", Seconds(5.5)}};
+  p.spent = {{runtime::Cause::kGpuCompute, "layer backward", Seconds(9.5)},
+             {runtime::Cause::kCpuOptimizer, "Adam", Seconds(5.5)},
+             {runtime::Cause::kGpuCompute, "layer forward", Seconds(4)},
+             {runtime::Cause::kGpuCompute, "norm (512 elements)", Seconds(0.15)},
+             {runtime::Cause::kGpuCompute, "norm (768 elements)", Seconds(0.15)},
+             {runtime::Cause::kGpuCompute, "embedding", Seconds(0.11)},
+             {runtime::Cause::kGpuCompute, "loss", Seconds(0.09)}};
   p.utilization = {{"gpu.sm", 0.75}};
   p.totals.h2d_bytes = 3e9;
   p.pools = {

@@ -142,6 +142,15 @@ TEST(PredictionJson, SaysWhatWasAsked) {
   EXPECT_EQ(scenario["options"]["optimizer"], "deepspeed_adam");  // defaults too
 }
 
+TEST(PredictionJson, AddsUpALabelOfSeveralCauses) {
+  study::Prediction p = made_up_prediction();
+  p.spent = {{runtime::Cause::kCpuClip, "clip", Seconds(2)},
+             {runtime::Cause::kGpuCompute, "layer", Seconds(1.5)},
+             {runtime::Cause::kPageFaults, "clip", Seconds(1)}};
+  EXPECT_EQ(Json::parse(prediction_json(made_up_job(), p))["by_label_s"],
+            Json({{"clip", 3.0}, {"layer", 1.5}}));
+}
+
 TEST(PredictionJson, ListsWhatDoesNotFit) {
   study::Prediction p = made_up_prediction();
   EXPECT_EQ(Json::parse(prediction_json(made_up_job(), p))["infeasible"], Json::array());

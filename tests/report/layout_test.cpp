@@ -55,6 +55,12 @@ TEST(Wrapping, CountsCharactersAndCutsWordsThatAreLongerThanALine) {
               ElementsAre("ab", "\u00e9\u00e9\u00e9", "\u00e9\u00e9"));
 }
 
+// A person copies it.
+TEST(Wrapping, LeavesAnAddressWhole) {
+  EXPECT_THAT(wrap("see https://example.org/page: it", 9),
+              ElementsAre("see", "https://example.org/page:", "it"));
+}
+
 RC_GTEST_PROP(Wrapping, KeepsEveryWordAndTheWidth, ()) {
   const auto width = *rc::gen::inRange<std::size_t>(5, 30);
   const auto words = *rc::gen::container<std::vector<std::string>>(

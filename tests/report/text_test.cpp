@@ -37,17 +37,17 @@ MegaTrain: weights stream from CPU memory, layer by layer
 
   where the step goes  exposed  share    busy
     GPU compute         14.0 s   70 %  15.0 s
+      layer backward 9.5 s, layer forward 4.0 s, norm 0.3 s
     CPU optimizer        5.5 s   28 %   5.5 s
     idle                 0.5 s    2 %
     copies to the GPU    0.0 s    0 %   2.0 s
-  longest   layer backward 14.0 s, Adam 5.5 s
   phases    forward 4.0 s, backward 10.0 s, optimizer 6.0 s
 
-  memory, GiB   peak  + fixed       of  used  peak in    at the end
-    GPU         10.0      0.5     16.0  66 %  backward          2.0
-      logits 60 %, weights 40 %
-    host       100.0      1.0  1,000.0  10 %  optimizer        90.0
-      Adam states 100 %, pinned at most 64.0 GiB
+  memory, GiB   peak  + fixed       of  used  at the end
+    GPU         10.0      0.5     16.0  66 %         2.0
+      peak in backward: logits 60 %, weights 40 %
+    host       100.0      1.0  1,000.0  10 %        90.0
+      peak in optimizer: Adam states 100 %, pinned at most 64.0 GiB
 
   rests on  75 % measured, 25 % assumed
   weakest   host.page_release 25 %
@@ -61,6 +61,24 @@ TEST(PredictionText, SaysThatThereIsNoPrice) {
   p.cost.reset();
   EXPECT_THAT(prediction_text(made_up_job(), p),
               HasSubstr("\n  cost      no price in the catalog: give --price\n"));
+}
+
+// Labels of different causes do not mix, and each stands below its own.
+TEST(PredictionText, SaysWhatACauseWasSpentOnWhereThatIsMoreThanOneThing) {
+  study::Prediction p = made_up_prediction();
+  p.spent.push_back({runtime::Cause::kCpuOptimizer, "clip", Seconds(0.3)});
+  EXPECT_THAT(prediction_text(made_up_job(), p),
+              HasSubstr("    CPU optimizer        5.5 s   28 %   5.5 s\n"
+                        "      Adam 5.5 s, clip 0.3 s\n"));
+  p.spent.back().time = Seconds(0.19);  // under 1 % of the step
+  EXPECT_THAT(prediction_text(made_up_job(), p), Not(HasSubstr("Adam 5.5 s")));
+}
+
+TEST(PredictionText, NamesAFigureForPeople) {
+  plans::Job job = made_up_job();
+  job.machine.figures[1].title = "shares taken from a barn";
+  EXPECT_THAT(prediction_text(job, made_up_prediction()),
+              HasSubstr("\n  weakest   shares taken from a barn 25 %\n"));
 }
 
 TEST(PredictionText, BeginsWithWhatDoesNotFitAndShowsNoTimes) {
@@ -119,7 +137,7 @@ TEST(PredictionText, KeepsToThePageWithLongNames) {
   job.options.set("optimizer", "deepspeed_adam", {});
   job.options.set("variant", "paper", {});
   study::Prediction p = made_up_prediction();
-  p.by_label[0].first = std::string(120, 'l');
+  p.spent[0].label = std::string(120, 'l');
   p.pools[0].by_tag[0].tag = "what a layer keeps of its many, many operations for their backward";
   for (const int width : {80, 132}) {
     for (const std::string& line : lines_of(prediction_text(job, p, {.width = width}))) {
@@ -198,7 +216,11 @@ TEST_P(RealPredictions, FitThePageAndAddUp) {
   ASSERT_NE(head, lines.end());
   const std::size_t end = head->find("exposed") + 7;
   double sum = 0, rows = 0;
-  for (auto line = head + 1; line->starts_with("    "); ++line, ++rows) {
+  for (auto line = head + 1; line->starts_with("    "); ++line) {
+    if (line->starts_with("      ")) {
+      continue;  // what the time of the row above was spent on
+    }
+    ++rows;
     const std::string cell = line->substr(end - 9, 9);
     EXPECT_NE(cell[cell.size() - 1], ' ') << *line;  // right under its header
     sum += std::stod(cell);
