@@ -6,19 +6,8 @@
 #include <ostream>
 
 #include "sim/base/error.h"
-#include "sim/base/quantity.h"
 
 namespace offsim::cli {
-
-namespace {
-
-std::string work_text(const plans::Workload& work) {
-  std::string text = fmt::format("micro-batch {} x {}", work.micro_batch,
-                                 with_commas(static_cast<double>(work.sequence)));
-  return work.accumulation > 1 ? fmt::format("{} x {}", text, work.accumulation) : text;
-}
-
-}  // namespace
 
 std::vector<report::ComparisonRow> predict_rows(const std::vector<study::Case>& cases,
                                                 std::optional<UsdPerHour> price,
@@ -30,10 +19,6 @@ std::vector<report::ComparisonRow> predict_rows(const std::vector<study::Case>& 
   std::vector<report::ComparisonRow> rows;
   for (const study::Case& c : cases) {
     report::ComparisonRow& row = rows.emplace_back();
-    row.model = c.model;
-    row.hardware = c.hardware;
-    row.plan = c.plan;
-    row.workload = work_text(c.job.workload);
     row.job = &c.job;
     try {
       row.prediction = study::predict(c.job, price);

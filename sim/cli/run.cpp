@@ -58,8 +58,8 @@ int run_scenarios(const RunOptions& options, std::ostream& out, std::ostream& er
     return 0;
   }
   for (const Answered& answered : answers) {
-    out << report::comparison_text(answered.scenario.title, answered.rows, options.terminal.style)
-        << "\n";
+    out << (&answered == &answers.front() ? "" : "\n")
+        << report::comparison_text(answered.scenario.title, answered.rows, options.terminal.style);
   }
   out << report::next_text(next_command(answers.back(), options), options.terminal.style);
   return 0;

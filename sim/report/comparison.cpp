@@ -24,64 +24,136 @@ using Rows = std::vector<ComparisonRow>;
 constexpr std::size_t kIndent = 2;
 constexpr std::size_t kGap = 2;
 
+// What is said of a row in one column: what all rows share is said once, above the table.
+using Facts = Lines;
+
+Facts model_of(const plans::Job& job) { return {job.shape.name}; }
+Facts hardware_of(const plans::Job& job) { return {job.machine.name}; }
+
+Facts batch_of(const plans::Job& job) {
+  const plans::Workload& work = job.workload;
+  std::string text =
+      fmt::format("{} x {}", work.micro_batch, with_commas(static_cast<double>(work.sequence)));
+  return {work.accumulation > 1 ? fmt::format("{} x {}", text, work.accumulation) : text};
+}
+
+// Only what is not the default, so that rows with different settings differ.
+Facts settings_of(const plans::Job& job) {
+  const plans::Workload& work = job.workload;
+  const plans::Workload usual;
+  Facts facts;
+  if (work.checkpointing != usual.checkpointing) {
+    facts.push_back(fmt::format("checkpointing {}", plans::to_string(work.checkpointing)));
+  }
+  if (work.precision != usual.precision) {
+    facts.emplace_back(plans::to_string(work.precision));
+  }
+  if (work.phase_sync) {
+    facts.emplace_back("phases synchronised");
+  }
+  return facts;
+}
+
+Facts plan_of(const plans::Job& job) {
+  Facts facts{std::string(job.plan->name)};
+  for (const plans::OptionSpec& spec : job.plan->options) {
+    if (job.options.given(spec.name)) {
+      facts.push_back(fmt::format("{}={}", spec.name, job.options.text(spec.name)));
+    }
+  }
+  return facts;
+}
+
+struct ColumnKind {
+  const char* header;
+  const char* prefix;  // before the facts where they stand without the header
+  const char* between;
+  Facts (*facts)(const plans::Job& job);
+};
+constexpr std::array<ColumnKind, 5> kColumns{{
+    {"model", "", "", model_of},
+    {"hardware", "", "", hardware_of},
+    {"micro-batch", "micro-batch ", "", batch_of},
+    {"settings", "", ", ", settings_of},
+    {"plan", "", " ", plan_of},  // last: it is there in any case
+}};
+
 // What tells rows apart: a column of each thing that varies; the rest is said once.
 struct Identity {
-  Lines headers;
-  std::vector<Lines> columns;  // by header, then by row
+  struct Column {
+    const ColumnKind* kind;
+    Lines cells;  // by row
+
+    std::string alone(std::size_t row) const {
+      return cells[row].empty() ? "" : kind->prefix + cells[row];
+    }
+  };
+  std::vector<Column> columns;
   Lines common;
+
+  // A row by itself, in one line.
+  std::string name(std::size_t row) const {
+    Lines parts;
+    for (const Column& column : columns) {
+      parts.push_back(column.alone(row));
+    }
+    std::erase(parts, "");
+    return join(parts, ", ");
+  }
 };
 
+// What every row says, in the order of the first.
+Facts shared_of(const std::vector<Facts>& facts) {
+  Facts shared = facts.front();
+  std::erase_if(shared, [&](const std::string& fact) {
+    return !std::ranges::all_of(
+        facts, [&](const Facts& row) { return std::ranges::find(row, fact) != row.end(); });
+  });
+  return shared;
+}
+
 Identity identify(const Rows& rows) {
-  using Member = std::string ComparisonRow::*;
-  static constexpr std::array<std::pair<const char*, Member>, 4> kColumns{{
-      {"model", &ComparisonRow::model},
-      {"hardware", &ComparisonRow::hardware},
-      {"workload", &ComparisonRow::workload},
-      {"plan", &ComparisonRow::plan},
-  }};
   Identity identity;
-  for (const auto& [header, member] : kColumns) {
-    Lines texts;
+  for (const ColumnKind& kind : kColumns) {
+    std::vector<Facts> facts;
     for (const ComparisonRow& row : rows) {
-      texts.push_back(row.*member);
+      facts.push_back(kind.facts(*row.job));
     }
-    const bool alike = std::ranges::count(texts, texts.front()) == std::ssize(texts);
-    const bool last = member == &ComparisonRow::plan;
-    if (alike && !(last && identity.columns.empty())) {  // something has to name the row
-      identity.common.push_back(texts.front());
-      continue;
+    Facts shared = shared_of(facts);
+    const auto said = [&](const Facts& row) { return row.size() == shared.size(); };
+    const bool alike = std::ranges::all_of(facts, said);
+    const bool last = &kind == &kColumns.back();
+    if (last && std::ranges::any_of(facts, said) && (!alike || identity.columns.empty())) {
+      shared.clear();  // something has to name each row
     }
-    identity.headers.emplace_back(header);
-    identity.columns.push_back(std::move(texts));
+    if (!shared.empty()) {
+      identity.common.push_back(kind.prefix + join(shared, kind.between));
+    }
+    Identity::Column column{&kind, {}};
+    for (Facts& row : facts) {
+      std::erase_if(row, [&](const std::string& fact) {
+        return std::ranges::find(shared, fact) != shared.end();
+      });
+      column.cells.push_back(join(row, kind.between));
+    }
+    if (std::ranges::any_of(column.cells, [](const std::string& cell) { return !cell.empty(); })) {
+      identity.columns.push_back(std::move(column));
+    }
   }
   return identity;
 }
 
-// A word that all texts begin with becomes the header: "micro-batch" of "micro-batch 2 x 2,048".
-void factor_word(std::string& header, Lines& texts) {
-  const std::string word = texts.front().substr(0, texts.front().find(' ') + 1);
-  if (!word.empty() && std::ranges::all_of(texts, [&](const std::string& text) {
-        return text.starts_with(word) && text != word;
-      })) {
-    header = word.substr(0, word.size() - 1);
-    for (std::string& text : texts) {
-      text.erase(0, word.size());
-    }
-  }
-}
-
 // The header and a line for each row.
-Lines name_lines(Identity identity) {
+Lines name_lines(const Identity& identity, std::size_t rows) {
   std::vector<Table::Column> columns;
-  for (std::size_t i = 0; i < identity.columns.size(); ++i) {
-    factor_word(identity.headers[i], identity.columns[i]);
-    columns.push_back({identity.headers[i]});
+  for (const Identity::Column& column : identity.columns) {
+    columns.push_back({column.kind->header});
   }
   Table table(columns);
-  for (std::size_t row = 0; row < identity.columns.front().size(); ++row) {
+  for (std::size_t row = 0; row < rows; ++row) {
     Lines cells;
-    for (const Lines& column : identity.columns) {
-      cells.push_back(column[row]);
+    for (const Identity::Column& column : identity.columns) {
+      cells.push_back(column.cells[row]);
     }
     table.add_row(cells);
   }
@@ -107,7 +179,26 @@ std::string needed(const study::PoolReport* pool) {
   return pool == nullptr ? "" : gib_number(pool->needed());
 }
 
-Lines numbers(const ComparisonRow& row, bool published) {
+// Where the published figures that are shown are from, each once.
+Lines sources_of(const Rows& rows) {
+  Lines sources;
+  for (const ComparisonRow& row : rows) {
+    const std::string& from = row.published_from;
+    if (row.published_tflops && reason(row).empty() &&
+        std::ranges::find(sources, from) == sources.end()) {
+      sources.push_back(from);
+    }
+  }
+  return sources;
+}
+
+// " [2]" where there are several sources.
+std::string mark_of(const std::string& from, const Lines& sources) {
+  const auto found = std::ranges::find(sources, from);
+  return sources.size() < 2 ? "" : fmt::format(" [{}]", found - sources.begin() + 1);
+}
+
+Lines numbers(const ComparisonRow& row, const Lines& sources) {
   const study::Prediction& p = row.prediction;
   const bool unified = p.pool("unified") != nullptr;
   Lines cells{three_digits(p.step.value),
@@ -116,26 +207,26 @@ Lines numbers(const ComparisonRow& row, bool published) {
               needed(p.pool(unified ? "unified" : "gpu")),
               unified ? "shared" : needed(p.pool("host")),
               p.cost ? three_digits(p.cost->usd_per_million_tokens.value) : "no price"};
-  if (published) {
+  if (!sources.empty()) {
     const auto& known = row.published_tflops;
-    cells.push_back(known ? three_digits(*known) : "");
+    cells.push_back(known ? three_digits(*known) + mark_of(row.published_from, sources) : "");
     cells.push_back(known ? fmt::format("{:+.0f} %", 100 * (p.tflops_six_nd / *known - 1)) : "");
   }
   return cells;
 }
 
-Lines number_lines(const Rows& rows, bool published) {
+Lines number_lines(const Rows& rows, const Lines& sources) {
   std::vector<Table::Column> columns;
   for (const char* const header : {"s/step", "tokens/s", "TFLOPS", "GPU", "host", "$/Mtoken"}) {
     columns.push_back({header, Align::kRight});
   }
-  if (published) {
+  if (!sources.empty()) {
     columns.push_back({"published", Align::kRight});
     columns.push_back({"differs", Align::kRight});
   }
   Table table(columns);
   for (const ComparisonRow& row : rows) {
-    table.add_row(reason(row).empty() ? numbers(row, published) : Lines{});
+    table.add_row(reason(row).empty() ? numbers(row, sources) : Lines{});
   }
   return lines_of(table.text());
 }
@@ -171,11 +262,7 @@ std::string stacked(const Identity& identity, const std::vector<Lines>& right, s
   const std::string inner(2 * kIndent, ' ');
   std::string out = paint(inner + right[0][0], Ink::kBold, style) + "\n";
   for (std::size_t row = 0; row + 1 < right.size(); ++row) {
-    Lines cells;
-    for (const Lines& column : identity.columns) {
-      cells.push_back(column[row]);
-    }
-    const Lines name = wrap(join(cells, ", "), width - inner.size());
+    const Lines name = wrap(identity.name(row), width - inner.size());
     for (std::size_t i = 0; i < name.size(); ++i) {
       out += (i == 0 ? std::string(kIndent, ' ') : inner) + name[i] + "\n";
     }
@@ -186,10 +273,10 @@ std::string stacked(const Identity& identity, const std::vector<Lines>& right, s
   return out;
 }
 
-std::string table_text(const Rows& rows, const Identity& identity, bool published,
+std::string table_text(const Rows& rows, const Identity& identity, const Lines& sources,
                        const TextStyle& style) {
-  const Lines left = name_lines(identity);
-  const Lines numbers = number_lines(rows, published);
+  const Lines left = name_lines(identity, rows.size());
+  const Lines numbers = number_lines(rows, sources);
   const auto width = page_width(style);
   const std::size_t column = kIndent + widest(left) + kGap;
   const bool beside = column + widest(numbers) <= width;
@@ -202,22 +289,22 @@ std::string table_text(const Rows& rows, const Identity& identity, bool publishe
   return beside ? side_by_side(left, right, style) : stacked(identity, right, width, style);
 }
 
-std::string legend(const Rows& rows, bool published, const TextStyle& style) {
+std::string legend(const Lines& sources, const TextStyle& style) {
   std::string text =
-      "TFLOPS: 6ND, of each GPU. GPU, host: GiB at the peak and what is fixed. $/Mtoken: dollars "
-      "for "
-      "a million tokens.";
-  Lines sources;
-  for (const ComparisonRow& row : rows) {
-    const std::string& from = row.published_from;
-    if (row.published_tflops && std::ranges::find(sources, from) == sources.end()) {
-      sources.push_back(from);
-    }
+      "TFLOPS: 6ND, of each GPU. GPU, host: GiB at the peak and what is fixed. "
+      "$/Mtoken: dollars for a million tokens.";
+  if (sources.empty()) {
+    return paragraph("  ", text, style);
   }
-  if (published) {
-    text += " Published: TFLOPS of " + join(sources, "; ");
+  text += " Published: TFLOPS of";
+  if (sources.size() == 1) {
+    return paragraph("  ", text + " " + sources.front(), style);
   }
-  return paragraph("  ", text, style);
+  std::string out = paragraph("  ", text, style);
+  for (const std::string& source : sources) {
+    out += paragraph("   " + mark_of(source, sources) + " ", source, style);
+  }
+  return out;
 }
 
 }  // namespace
@@ -230,20 +317,18 @@ std::string comparison_text(std::string_view title, const Rows& rows, const Text
   if (rows.empty()) {
     return out + "  nothing to compare\n";
   }
-  const bool published = std::ranges::any_of(
-      rows, [](const ComparisonRow& row) { return row.published_tflops.has_value(); });
+  const Lines sources = sources_of(rows);
   const Identity identity = identify(rows);
   Lines common;
   for (const std::string& part : identity.common) {
-    if (!part.empty() && title.find(part) == std::string_view::npos) {
+    if (title.find(part) == std::string_view::npos) {
       common.push_back(part);
     }
   }
   if (!common.empty()) {
     out += paragraph("", join(common, ", "), style);
   }
-  return out + "\n" + table_text(rows, identity, published, style) + "\n" +
-         legend(rows, published, style);
+  return out + "\n" + table_text(rows, identity, sources, style) + "\n" + legend(sources, style);
 }
 
 std::string budget_text(const plans::Job& job, const study::Prediction& prediction, double tokens,

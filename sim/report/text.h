@@ -29,20 +29,20 @@ std::string prediction_text(const plans::Job& job, const study::Prediction& pred
 // "Next: offsim ...", what to ask next: in lines that a shell takes as one.
 std::string next_text(const std::string& command, const TextStyle& style = {});
 
-// One line of a comparison. `model`, `hardware` and `workload` are columns where they vary.
+// One line of a comparison.
 struct ComparisonRow {
-  std::string model;
-  std::string hardware;
-  std::string plan;      // with its options: "megatrain checkpoint_interval=4"
-  std::string workload;  // "micro-batch 8 x 1,024"
-  const plans::Job* job = nullptr;
+  const plans::Job* job = nullptr;  // outlives the row
   study::Prediction prediction;
   std::optional<double> published_tflops{};  // compared with 6ND
   std::string published_from{};
   std::string refused{};  // why the plan does not run at all: the prediction is then empty
 };
 
-// The rows in the order given; those that do not fit or are refused stay, with the reason.
+// The rows in the order given; those that do not fit or are refused stay, with the reason. Model,
+// machine, batch, settings and plan are columns where they vary and said once where they do not;
+// settings that are not the default and options that were given are shown, so that rows of
+// different jobs differ. Left out: two files of one name in different folders. Requires: every row
+// has its job.
 std::string comparison_text(std::string_view title, const std::vector<ComparisonRow>& rows,
                             const TextStyle& style = {});
 

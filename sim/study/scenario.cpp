@@ -187,14 +187,6 @@ plans::Workload effective(const GivenWorkload& w, Origins& origins) {
   return out;
 }
 
-std::string plan_title(const GivenPlan& plan) {
-  std::string title = plan.name.text;
-  for (const auto& [name, value] : plan.options) {
-    title += fmt::format(" {}={}", name.text, value.text);
-  }
-  return title;
-}
-
 std::optional<Published> published_for(const Scenario& s, const Case& c) {
   for (const Published& p : s.published) {
     std::string variant;
@@ -271,7 +263,6 @@ Case make_case(const Scenario& s, const GivenPlan& plan, const GivenWorkload& wo
   Case c{plans::Job{shape, {}, machine, &found, plans::Options(found.options, found.name)},
          {},
          {},
-         plan_title(plan),
          false,
          std::nullopt,
          {}};

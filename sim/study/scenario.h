@@ -6,12 +6,13 @@
 //   title: which plan for 14B on one GH200?
 //   model: qwen2.5-14b                       # or a list
 //   hardware: gh200-480gb                    # or a list
-//   plans: {megatrain: {checkpoint_interval: 4}, zero2-offload: {}}      # options as in the real
-//   system plans: [{plan: megatrain, variant: paper, workload: {micro_batch: 8}}]   # or a list: a
-//   plan twice, its own work workload: {micro_batch: 64, sequence: 1024}      # micro_batch:
-//   largest takes what fits, up to micro_batch_limit sweep: {micro_batch: [8, 16, 32]} # any
-//   workload key with numbers published: [{model: qwen2.5-14b, plan: megatrain, tflops: 264, from:
-//   "https://..."}]
+//   plans: {megatrain: {checkpoint_interval: 4}, zero2-offload: {}}   # options as the system's own
+//   plans: [{plan: megatrain, variant: paper, workload: {micro_batch: 8}}]   # or a list: a plan
+//                                            # may come twice, with work of its own
+//   workload: {micro_batch: 64, sequence: 1024}   # micro_batch: largest takes what fits, up to
+//                                                 # micro_batch_limit
+//   sweep: {micro_batch: [8, 16, 32]}        # any workload key with numbers
+//   published: [{model: qwen2.5-14b, plan: megatrain, tflops: 264, from: "https://..."}]
 //
 // Every effective value is noted with its origin. Throws InputError for anything unknown, repeated
 // or out of range.
@@ -69,7 +70,6 @@ Scenario load_scenario(const Catalog& catalog, const std::string& name_or_path);
 struct Case {
   plans::Job job;
   std::string model, hardware;  // as named
-  std::string plan;             // with the options that were given: "megatrain variant=paper"
   bool largest = false;         // micro_batch was "largest": job holds the largest that fits, or 1
   std::optional<Published> published;
   Origins origins;

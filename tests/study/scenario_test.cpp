@@ -29,8 +29,8 @@ TEST(Cases, AreModelsByMachinesBySweepByPlans) {
       "4]}\n");
   ASSERT_EQ(all.size(), 2U * 2 * 3 * 2);
   EXPECT_EQ(all.front().model, "gpt2");
-  EXPECT_EQ(all.front().plan, "native");
-  EXPECT_EQ(all[1].plan, "megatrain checkpoint_interval=2");
+  EXPECT_EQ(all.front().job.plan->name, "native");
+  EXPECT_EQ(all[1].job.options.text("checkpoint_interval"), "2");
   EXPECT_EQ(all[2].job.workload.micro_batch, 2);
   EXPECT_EQ(all.back().hardware, "gh200-480gb");
 }
