@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ostream>
 
 #include "sim/base/quantity.h"
@@ -10,6 +11,7 @@
 #include "sim/cli/question.h"
 #include "sim/model/tensors.h"
 #include "sim/plans/plan.h"
+#include "sim/report/layout.h"
 
 namespace offsim::cli {
 
@@ -22,27 +24,63 @@ Table::Style style_of(const CatalogOptions& options) {
   return {.indent = 0, .colour = options.terminal.style.colour};
 }
 
+bool fits(const Table& table, const report::TextStyle& style) {
+  const std::string text = table.text();
+  return std::ranges::all_of(report::lines_of(text), [&](const std::string& line) {
+    return report::visible_width(line) <= report::page_width(style);
+  });
+}
+
+// One line a machine where the page has room for it; otherwise its name and title, then its
+// numbers.
+void machines(const CatalogOptions& options, const study::Catalog& catalog, std::ostream& out) {
+  const std::vector<std::string> names = catalog.machine_names();
+  std::vector<Table::Column> columns{{"GPUs", Align::kRight},
+                                     {"GPU memory", Align::kRight},
+                                     {"link", Align::kRight},
+                                     {"host memory", Align::kRight},
+                                     {"USD/h", Align::kRight}};
+  Table stacked(columns);
+  columns.insert(columns.begin(), {"name"});
+  columns.push_back({"title"});
+  Table wide(columns);
+  std::vector<std::string> titles;
+  for (const std::string& name : names) {
+    const machine::Machine m = catalog.machine(name, kCommandLine);
+    std::vector<std::string> cells{std::to_string(m.gpus), show(m.accelerator.memory.value),
+                                   m.link ? show(m.link->h2d.value) : "unified",
+                                   m.link ? show(m.host.memory.value) : "",
+                                   m.price ? fmt::format("{:.2f}", m.price->per_gpu.value) : ""};
+    stacked.add_row(cells);
+    cells.insert(cells.begin(), name);
+    cells.push_back(m.title);
+    wide.add_row(cells);
+    titles.push_back(m.title);
+  }
+  const report::TextStyle& style = options.terminal.style;
+  if (fits(wide, style)) {
+    out << wide.text(style_of(options));
+  } else {
+    const auto rows = report::lines_of(stacked.text({.indent = 2, .colour = style.colour}));
+    out << rows.front() << "\n";
+    for (std::size_t i = 0; i < names.size(); ++i) {
+      const std::string title = report::paragraph("", names[i] + ": " + titles[i], style);
+      out << report::paint(names[i], report::Ink::kBold, style) << title.substr(names[i].size())
+          << rows[i + 1] << "\n";
+    }
+  }
+  out << "One with every figure: offsim catalog hardware NAME\n";
+}
+
 void hardware(const CatalogOptions& options, const study::Catalog& catalog, std::ostream& out) {
-  if (options.name) {
-    const machine::Machine m = catalog.machine(*options.name, kCommandLine);
-    out << fmt::format("{}: {}\n", m.name, m.title) << figures_text(catalog, m);
+  if (!options.name) {
+    machines(options, catalog, out);
     return;
   }
-  Table table({{"name"},
-               {"GPUs", Align::kRight},
-               {"GPU memory", Align::kRight},
-               {"link", Align::kRight},
-               {"host memory", Align::kRight},
-               {"USD/h", Align::kRight},
-               {"title"}});
-  for (const std::string& name : catalog.machine_names()) {
-    const machine::Machine m = catalog.machine(name, kCommandLine);
-    table.add_row({name, std::to_string(m.gpus), show(m.accelerator.memory.value),
-                   m.link ? show(m.link->h2d.value) : "unified",
-                   m.link ? show(m.host.memory.value) : "",
-                   m.price ? fmt::format("{:.2f}", m.price->per_gpu.value) : "", m.title});
-  }
-  out << table.text(style_of(options)) << "One with every figure: offsim catalog hardware NAME\n";
+  const machine::Machine m = catalog.machine(*options.name, kCommandLine);
+  const report::TextStyle& style = options.terminal.style;
+  out << report::paragraph("", fmt::format("{}: {}", m.name, m.title), style)
+      << figures_text(catalog, m, style);
 }
 
 void models(const CatalogOptions& options, const study::Catalog& catalog, std::ostream& out) {
@@ -60,9 +98,10 @@ void models(const CatalogOptions& options, const study::Catalog& catalog, std::o
   for (const std::string& name : names) {
     const model::Shape s = catalog.model(name, kCommandLine);
     table.add_row({name, std::string(model::to_string(s.architecture)),
-                   with_commas(static_cast<double>(model::parameters(s))), std::to_string(s.layers),
-                   std::to_string(s.hidden), std::to_string(s.heads), std::to_string(s.kv_heads),
-                   std::to_string(s.ffn), std::to_string(s.vocabulary)});
+                   report::parameters_text(static_cast<double>(model::parameters(s))),
+                   std::to_string(s.layers), std::to_string(s.hidden), std::to_string(s.heads),
+                   std::to_string(s.kv_heads), std::to_string(s.ffn),
+                   std::to_string(s.vocabulary)});
   }
   out << table.text(style_of(options));
 }
@@ -71,12 +110,22 @@ void plans(const CatalogOptions& options, std::ostream& out) {
   if (options.name) {
     plans::find_plan(*options.name, kCommandLine);
   }
+  const report::TextStyle& style = options.terminal.style;
   for (const plans::Plan& plan : plans::registry()) {
     if (!options.name || *options.name == plan.name) {
-      out << fmt::format("{}\n  {}\n  {}\n", plan.name, plan.sentence, plan.source);
+      out << report::paint(plan.name, report::Ink::kBold, style) << "\n"
+          << report::paragraph("  ", plan.sentence, style)
+          << report::paragraph("  ", plan.source, style);
     }
   }
   out << "What can be set: offsim catalog options NAME\n";
+}
+
+// "none, cpu or nvme".
+std::string choices_text(std::vector<std::string> choices) {
+  const std::string last = choices.back();
+  choices.pop_back();
+  return choices.empty() ? last : fmt::format("{} or {}", fmt::join(choices, ", "), last);
 }
 
 std::string values_text(const plans::OptionSpec& spec) {
@@ -85,7 +134,7 @@ std::string values_text(const plans::OptionSpec& spec) {
     case Kind::kFlag:
       return "true or false";
     case Kind::kChoice:
-      return fmt::format("{}", fmt::join(spec.choices, " or "));
+      return choices_text(spec.choices);
     case Kind::kVersion:
       return "a version";
     case Kind::kCount:
@@ -99,23 +148,26 @@ void plan_options(const CatalogOptions& options, std::ostream& out) {
   if (options.name) {
     plans::find_plan(*options.name, kCommandLine);
   }
+  const report::TextStyle& style = options.terminal.style;
   for (const plans::Plan& plan : plans::registry()) {
     if (options.name && *options.name != plan.name) {
       continue;
     }
     for (const plans::OptionSpec& spec : plan.options) {
-      out << fmt::format("{}.{} = {}   ({})\n  {}\n", plan.name, spec.name, spec.fallback,
-                         values_text(spec), spec.effect);
+      const std::string name = fmt::format("{}.{}", plan.name, spec.name);
+      out << report::paint(name, report::Ink::kBold, style) << " = " << spec.fallback << "\n"
+          << report::paragraph("  ", fmt::format("{} ({})", spec.effect, values_text(spec)), style);
     }
   }
 }
 
-void scenarios(const study::Catalog& catalog, std::ostream& out) {
-  Table table({{"name"}, {"title"}});
+void scenarios(const CatalogOptions& options, const study::Catalog& catalog, std::ostream& out) {
+  const report::TextStyle& style = options.terminal.style;
   for (const std::string& name : catalog.list("scenarios", ".yaml")) {
-    table.add_row({name, study::load_scenario(catalog, name).title});
+    out << report::paint(name, report::Ink::kBold, style) << "\n"
+        << report::paragraph("  ", study::load_scenario(catalog, name).title, style);
   }
-  out << table.text();
+  out << "Answers: offsim run NAME\n";
 }
 
 }  // namespace
@@ -131,7 +183,7 @@ int run_catalog(const CatalogOptions& options, std::ostream& out, std::ostream&)
   } else if (options.what == "options") {
     plan_options(options, out);
   } else if (options.what == "scenarios") {
-    scenarios(catalog, out);
+    scenarios(options, catalog, out);
   } else {
     throw InputError(
         kCommandLine, fmt::format("there is no catalog of '{}'", options.what),

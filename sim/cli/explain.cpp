@@ -7,6 +7,7 @@
 
 #include "sim/base/config.h"
 #include "sim/base/table.h"
+#include "sim/report/layout.h"
 
 namespace offsim::cli {
 
@@ -54,44 +55,57 @@ std::string written_value(const Node& figure) {
   return "";
 }
 
+// The lines of a table, each on its own where the page is too narrow for columns.
+std::vector<std::string> rows_of(const Table& table, const report::TextStyle& style) {
+  std::vector<std::string> rows = report::lines_of(table.text({.indent = 2}));
+  const bool fit = std::ranges::all_of(rows, [&](const std::string& row) {
+    return report::visible_width(row) <= report::page_width(style);
+  });
+  for (std::string& row : rows) {
+    if (!fit) {
+      row = report::paragraph("  ", row, style);
+      row.pop_back();
+    }
+  }
+  rows.front() = report::paint(rows.front(), report::Ink::kBold, style);
+  return rows;
+}
+
 std::string origin_text(const Place& place) {
   return place.file.empty() ? "default" : place.text();
 }
 
 }  // namespace
 
-std::string figures_text(const study::Catalog& catalog, const machine::Machine& machine) {
-  Table table({{"figure"}, {"value", Table::Align::kRight}, {"source"}, {"place"}});
+std::string figures_text(const study::Catalog& catalog, const machine::Machine& machine,
+                         const report::TextStyle& style) {
+  Table table({{"figure"}, {"value", Table::Align::kRight}, {"source"}});
   std::vector<std::string> from;
   Documents read;
   for (const machine::Figure& figure : machine.figures) {
     const Node* written = map_at(document(catalog, figure.place.file, read), figure.place);
     table.add_row(
         {figure.name, written == nullptr ? "" : written_value(*written),
-         fmt::format("{} +-{:.3g} %", machine::source_name(figure.source), figure.spread * 100),
-         figure.place.text()});
-    from.push_back(figure.from);
+         fmt::format("{} +-{:.3g} %", machine::source_name(figure.source), figure.spread * 100)});
+    from.push_back(fmt::format("{}{}{} ({})", figure.title, figure.title.empty() ? "" : ": ",
+                               figure.from, figure.place.text()));
   }
-  const std::string rows = table.text({.indent = 2});
-  std::string out;
-  std::size_t line = 0;
-  for (std::size_t at = 0; at < rows.size(); ++line) {
-    const std::size_t end = rows.find('\n', at) + 1;
-    out += rows.substr(at, end - at);
-    if (line > 0) {
-      out += fmt::format("    {}\n", from[line - 1]);
-    }
-    at = end;
+  const std::vector<std::string> rows = rows_of(table, style);
+  std::string out = rows.front() + "\n";
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    out += rows[i + 1] + "\n" + report::paragraph("    ", from[i], style);
   }
   return out;
 }
 
-std::string explain_text(const study::Catalog& catalog, const study::Case& c) {
+std::string explain_text(const study::Catalog& catalog, const study::Case& c,
+                         const report::TextStyle& style) {
   Table settings({{"setting"}, {"value"}, {"from"}});
   for (const Origin& origin : c.origins) {
     settings.add_row({origin.name, origin.value, origin_text(origin.place)});
   }
-  return settings.text({.indent = 2}) + "\n" + figures_text(catalog, c.job.machine) + "\n";
+  return report::join(rows_of(settings, style), "\n") + "\n\n" +
+         figures_text(catalog, c.job.machine, style) + "\n";
 }
 
 }  // namespace offsim::cli

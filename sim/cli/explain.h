@@ -4,15 +4,19 @@
 #include <string>
 
 #include "sim/machine/machine.h"
+#include "sim/report/text.h"
 #include "sim/study/catalog.h"
 #include "sim/study/scenario.h"
 
 namespace offsim::cli {
 
 // Workload and options with their place or "default", then the machine's figures.
-std::string explain_text(const study::Catalog& catalog, const study::Case& c);
+std::string explain_text(const study::Catalog& catalog, const study::Case& c,
+                         const report::TextStyle& style);
 
-// Two lines a figure: name, value as its file writes it, source with spread, place; then from.
-std::string figures_text(const study::Catalog& catalog, const machine::Machine& machine);
+// A row a figure: name, value as its file writes it, source with spread; below it where it is from,
+// and its place.
+std::string figures_text(const study::Catalog& catalog, const machine::Machine& machine,
+                         const report::TextStyle& style);
 
 }  // namespace offsim::cli

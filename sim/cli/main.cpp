@@ -23,7 +23,7 @@ namespace {
 constexpr const char* kVersion = "offsim 0.1.0";
 constexpr const char* kShortHelp = R"(offsim predicts what one step of offloaded LLM training costs.
 
-  offsim predict --model qwen2.5-14b --hardware gh200-480gb --plan megatrain --micro-batch 8
+  offsim predict --model qwen2.5-14b --hardware gh200-480gb --plan megatrain
   offsim compare --model llama-3.1-8b --hardware h200-pcie5 --micro-batch largest
   offsim run scenarios/gh200.yaml
   offsim catalog hardware
@@ -112,7 +112,8 @@ Command compare_command_line(CLI::App& main, CompareOptions& options) {
 
 Command run_command_line(CLI::App& main, RunOptions& options) {
   CLI::App* app = main.add_subcommand("run", "every case of scenario files");
-  app->add_option("SCENARIO", options.scenarios, "names of the catalog or YAML files");
+  app->add_option("SCENARIO", options.scenarios, "names of the catalog or YAML files")
+      ->type_name("");
   add_answer_flags(app, options.price, options.json);
   add_catalog_flag(app, options.catalog);
   app->footer("Example:\n  offsim run scenarios/gh200.yaml");
@@ -123,8 +124,9 @@ Command run_command_line(CLI::App& main, RunOptions& options) {
 
 Command catalog_command_line(CLI::App& main, CatalogOptions& options) {
   CLI::App* app = main.add_subcommand("catalog", "what can be named");
-  app->add_option("WHAT", options.what, "hardware, models, plans, options or scenarios");
-  app->add_option("NAME", options.name, "only this one; of hardware: every figure");
+  app->add_option("WHAT", options.what, "hardware, models, plans, options or scenarios")
+      ->type_name("");
+  app->add_option("NAME", options.name, "only this one; of hardware: every figure")->type_name("");
   add_catalog_flag(app, options.catalog);
   app->footer("Example:\n  offsim catalog hardware h200-pcie5");
   return {app, {"WHAT"}, [&options](std::ostream& out, std::ostream& err) {
@@ -134,7 +136,7 @@ Command catalog_command_line(CLI::App& main, CatalogOptions& options) {
 
 Command validate_command_line(CLI::App& main, ValidateOptions& options) {
   CLI::App* app = main.add_subcommand("validate", "predicted against measured");
-  app->add_option("FILE", options.file, "one file of validation/ (all of them)");
+  app->add_option("FILE", options.file, "one file of validation/ (all of them)")->type_name("");
   app->add_option("--json", options.json, "write JSON; - for stdout, without text")
       ->type_name("FILE");
   add_catalog_flag(app, options.catalog);
@@ -146,7 +148,7 @@ Command validate_command_line(CLI::App& main, ValidateOptions& options) {
 
 Command dag_command_line(CLI::App& main, DagOptions& options) {
   CLI::App* app = main.add_subcommand("dag", "simulate a graph of activities");
-  app->add_option("FILE", options.file, "one node or edge a line");
+  app->add_option("FILE", options.file, "one node or edge a line")->type_name("");
   app->add_option("--finish", options.finish, "write \"ID SECONDS\" lines; - for stdout")
       ->type_name("FILE");
   app->footer("Example:\n  offsim dag tests/dag_bench/oracle/two_equal.dag --finish -");

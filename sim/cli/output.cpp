@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr int kNarrowest = 60;  // columns; below, tables would be hard to read
-constexpr int kWidest = 120;
+constexpr int kWidest = 160;
 
 [[noreturn]] void cannot_write(const std::string& path) {
   throw InputError({path, 0, 0}, "cannot be written",

@@ -83,7 +83,7 @@ int run_predict(const PredictOptions& options, std::ostream& out, std::ostream&)
     out << report::budget_text(c.job, prediction, *tokens, style);
   }
   if (options.explain) {
-    out << "\n" << explain_text(catalog, c);
+    out << "\n" << explain_text(catalog, c, style);
   }
   out << report::next_text(next_command(options, c.job, prediction.feasible()), style);
   return 0;

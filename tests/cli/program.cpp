@@ -92,10 +92,10 @@ Outcome shell(const std::string& line, const fs::path& folder) {
   return run({"/bin/sh", "-c", with_program(line)}, folder);
 }
 
-std::string on_terminal(const std::string& line) {
+std::string on_terminal(const std::string& line, int columns) {
   const std::string with_path = with_program(line);
   winsize size{};
-  size.ws_col = 100;
+  size.ws_col = static_cast<unsigned short>(columns);
   int terminal = -1;
   const pid_t child = ::forkpty(&terminal, nullptr, nullptr, &size);
   if (child == 0) {

@@ -18,7 +18,7 @@ Outcome offsim(const std::string& arguments, const std::filesystem::path& folder
 Outcome shell(const std::string& line, const std::filesystem::path& folder = ".");
 
 // What a terminal of 100 columns shows of a line for a shell.
-std::string on_terminal(const std::string& line);
+std::string on_terminal(const std::string& line, int columns = 100);
 
 // A new folder, removed with its files at the end.
 class Folder {
