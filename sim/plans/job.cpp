@@ -45,6 +45,9 @@ void check_value(const OptionSpec& spec, const std::string& name, std::string_vi
       }
       break;
     case OptionSpec::Kind::kCount: {
+      if (value == "auto" && spec.fallback == "auto") {
+        break;
+      }
       const double count = parse_count(value, place);
       if (count < static_cast<double>(spec.least) || count > static_cast<double>(spec.most)) {
         throw InputError(place, fmt::format("{} is {}", name, value),
@@ -125,6 +128,9 @@ bool Options::flag(std::string_view name, bool by_version) const {
 }
 std::int64_t Options::count(std::string_view name) const {
   return static_cast<std::int64_t>(parse_count(value(name).text, value(name).place));
+}
+std::int64_t Options::count(std::string_view name, std::int64_t automatic) const {
+  return value(name).text == "auto" ? automatic : count(name);
 }
 double Options::number(std::string_view name) const {
   return parse_number(value(name).text, value(name).place);

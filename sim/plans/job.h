@@ -62,6 +62,7 @@ class Options {
   bool flag(std::string_view name) const;
   bool flag(std::string_view name, bool by_version) const;  // the default where it is "by version"
   std::int64_t count(std::string_view name) const;
+  std::int64_t count(std::string_view name, std::int64_t automatic) const;  // where it is "auto"
   double number(std::string_view name) const;
   const std::string& text(std::string_view name) const;
   // 0.14.5 as 14005, 0.19.6 as 19006: comparable.

@@ -31,9 +31,9 @@ ParameterSwapper::ParameterSwapper(const Job& job, Recorder& gpu,
       free_buffers_(job.options.count("param_buffer_count")),
       reads_(gpu.io_queue("parameter reads")),
       writes_(gpu.io_queue("parameter writes")) {
-  gpu.allocate_exact(Space::kPinned,
-                     Bytes(2 * free_buffers_ * job.options.count("param_buffer_size")),
-                     "parameter swap buffers");
+  const std::int64_t usual = std::max<std::int64_t>(100'000'000, std::ranges::max(on_drive_));
+  const std::int64_t size = job.options.count("param_buffer_size", usual);
+  gpu.allocate_exact(Space::kPinned, Bytes(2 * free_buffers_ * size), "parameter swap buffers");
   std::int64_t elements = 0;
   for (const std::int64_t n : on_drive_) {
     elements += n;

@@ -193,9 +193,10 @@ std::vector<OptionSpec> zero3_options(std::string_view tier) {
        100'000},
       {"param_buffer_size",
        Kind::kCount,
-       "1e8",
+       "auto",
        "elements",
-       "size of a parameter's swap buffer",
+       "a parameter's swap buffer; auto: DeepSpeed's 1e8, or the largest parameter, without which "
+       "it stops",
        {},
        1},
       {"max_in_cpu", Kind::kCount, "1e9", "elements",
@@ -237,7 +238,8 @@ void check_buffers(const Job& job) {
     }
   }
   const std::int64_t largest = model::largest_tensor(job.shape).numel();
-  if (options.text("offload_param") == "nvme" && options.count("param_buffer_size") < largest) {
+  if (options.text("offload_param") == "nvme" &&
+      options.count("param_buffer_size", largest) < largest) {
     throw InputError(options.place("param_buffer_size"),
                      "DeepSpeed stops with 'More elements than buffer size'",
                      fmt::format("expected a param_buffer_size of {} or more", largest));
@@ -248,7 +250,9 @@ void check_buffers(const Job& job) {
 std::vector<std::string> useless_options(const Job& job) {
   const Options& options = job.options;
   const bool optimizer_nvme = options.text("offload_optimizer") == "nvme";
-  const bool parameters_nvme = options.text("offload_param") == "nvme";
+  const bool asked_nvme = options.text("offload_param") == "nvme";
+  const bool all_in_cpu = model::parameters(job.shape) <= options.count("max_in_cpu");
+  const bool parameters_nvme = asked_nvme && !all_in_cpu;
   struct Rule {
     bool useless;
     std::string_view why;
@@ -259,9 +263,11 @@ std::vector<std::string> useless_options(const Job& job) {
        "parameters are on the GPU",
        {"stage3_prefetch_bucket_size", "stage3_max_live_parameters", "stage3_max_reuse_distance",
         "stage3_param_persistence_threshold"}},
+      {asked_nvme && all_in_cpu, "all parameters fit max_in_cpu", {"offload_param"}},
       {!parameters_nvme,
        "no parameters are on a drive",
-       {"param_buffer_count", "param_buffer_size", "max_in_cpu"}},
+       {"param_buffer_count", "param_buffer_size"}},
+      {!asked_nvme, "no parameters are on a drive", {"max_in_cpu"}},
       {!optimizer_nvme,
        "the optimizer is not on a drive",
        {"buffer_count", "pipeline_read", "pipeline_write"}},

@@ -140,7 +140,11 @@ TEST_P(Zero2Host, HoldsMasterGradientsStagingAndMoments) {
   EXPECT_EQ(p.pool("host")->peak.value, GetParam().pinned + GetParam().pageable);
 }
 
+// The fp32 master was pinned whatever pin_memory said, until 0.18.3.
 TEST(Zero2Defaults, PinMemorySince0_19_5) {
+  EXPECT_EQ(
+      peak(job("zero2-offload", few_tokens(), {{"deepspeed_version", "0.17.0"}}), "host_pinned"),
+      p2(4 * kAll));
   EXPECT_EQ(
       peak(job("zero2-offload", few_tokens(), {{"deepspeed_version", "0.19.4"}}), "host_pinned"),
       0);
@@ -159,7 +163,7 @@ TEST_P(Zero2Bucket, AndTheCheckForInfinitiesAreThePeakOfASmallBatch) {
   // 11 B an element of the largest gradient; its norm in double (8 B) and its cast (4 B) come
   // before and after.
   const std::int64_t expected =
-      r(2 * kAll) + kWorkspace + buckets * 1'000'000'000 + r(11 * kLargest);
+      r(2 * kAll) + kWorkspace + r(2 * kLargest) + buckets * 1'000'000'000 + r(11 * kLargest);
   const Job asked = job("zero2-offload", few_tokens(), {{"overlap_comm", overlap}});
   EXPECT_EQ(peak(asked, "gpu"), expected);
   // However far the host is ahead: they are blocks of the stream that uses them, and are reused in
@@ -169,20 +173,28 @@ TEST_P(Zero2Bucket, AndTheCheckForInfinitiesAreThePeakOfASmallBatch) {
   EXPECT_EQ(peak(slow, "gpu"), expected);
 }
 
-TEST_P(Zero2Bucket, CoexistsWithTheLogits) {
+// Made when backward starts, up to 0.18.2; since then by the first gradient, when the logits are gone.
+TEST_P(Zero2Bucket, CoexistsWithTheLogitsBefore0_18_3) {
   const auto [overlap, buckets] = GetParam();
   const model::Pieces p = pieces(many_tokens(), model::Numerics::kPure16);
   const std::int64_t at_loss = 2 * r(p.layer.saved) + r(p.head.saved) + r(p.head.backward_extra);
-  EXPECT_EQ(peak(job("zero2-offload", many_tokens(), {{"overlap_comm", overlap}}), "gpu"),
-            r(2 * kAll) + kWorkspace + buckets * 1'000'000'000 + at_loss);
+  const auto peak_of = [&](const char* version) {
+    return peak(
+        job("zero2-offload", many_tokens(),
+            {{"overlap_comm", overlap}, {"deepspeed_version", version}, {"pin_memory", "true"}}),
+        "gpu");
+  };
+  const std::int64_t without = r(2 * kAll) + kWorkspace + r(2 * kLargest) + at_loss;
+  EXPECT_EQ(peak_of("0.18.2"), without + buckets * 1'000'000'000);
+  EXPECT_LT(peak_of("0.18.3"), peak_of("0.18.2"));
 }
 
-// Before 0.16.10 the fp32 parameters pass through the GPU: 4 N more while they do.
+// Before 0.17 the fp32 parameters pass through the GPU: 4 N more while they do.
 TEST(Zero2Peak, OfTheFp32WriteBackIsSixBytesAParameter) {
   Given options = kOld;
   options["reduce_bucket_size"] = "1";
   EXPECT_EQ(peak(job("zero2-offload", few_tokens(), options), "gpu"),
-            r(2 * kAll) + kWorkspace + r(4 * kAll));
+            r(2 * kAll) + kWorkspace + r(2 * kLargest) + r(4 * kAll));
 }
 
 // A gradient larger than the bucket keeps its own block while it is sent; the head's is the first,
@@ -192,7 +204,8 @@ TEST(Zero2Peak, OfATensorLargerThanTheBucketIsItsGradientAndItsCheck) {
   options["reduce_bucket_size"] = "1000";
   const Bytes saved = pieces(few_tokens(), model::Numerics::kPure16).layer.saved;
   EXPECT_EQ(peak(job("zero2-offload", few_tokens(), options), "gpu"),
-            r(2 * kAll) + kWorkspace + r(2000) + 2 * r(saved) + r(2 * kLargest) + r(11 * kLargest));
+            r(2 * kAll) + kWorkspace + r(2 * kLargest) + r(2000) + 2 * r(saved) + r(2 * kLargest) +
+                r(11 * kLargest));
 }
 
 // --- megatrain

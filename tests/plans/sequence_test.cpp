@@ -130,7 +130,7 @@ TEST(Zero2Sequence, OfOldVersionsCastsOnTheGpu) {
   const Names compute = on(program, "compute");
   EXPECT_THAT(on(program, "host"), ElementsAre("unscale and clip", "Adam"));
   EXPECT_THAT(Names(compute.end() - 2, compute.end()),
-              ElementsAre("fp32 parameters", "cast parameters to 16 bits"));
+              ElementsAre("fp32 parameters", "cast to 16 bits"));
 }
 
 // A bucket is flushed when the next gradient would not fit: with one element less it is.

@@ -142,18 +142,83 @@ TEST(Dram, IsPassedThreeTimesByAPageableByte) {
   EXPECT_NEAR(run.finish_us("weights", Cause::kH2d), 5000, kExact);  // 2 GB/s
 }
 
+// --- copies that change the type: 268 M elements to 16 bits cross as 4 bytes into new pages
+
+TEST(ConvertingCopy, ToTheHostFaultsATemporaryInAndCastsThere) {
+  Recorder gpu = recorder();
+  gpu.launch(kernels("layer", 1, 100));
+  gpu.convert_d2h(kCompute, {.elements = 2'500'000, .from_bytes = 4, .to_bytes = 2}, "gradients");
+  gpu.host_busy(HostTask::kOptimizerTensor, 1, "later");
+  const Simulated run(std::move(gpu));
+  // The kernel to 110 us; 10 MB of new pages at 1 GB/s by the driver's one thread; 5 us and 2 ms of
+  // pageable copy; the cast at 4 x 1 G elements a second; the pages back at 10 GB/s.
+  EXPECT_NEAR(run.start_us("gradients", Cause::kD2h), 110 + 10'000, kExact);
+  EXPECT_NEAR(run.start_us("later", Cause::kHostThread), 110 + 10'000 + 2005 + 625 + 1000, kExact);
+}
+
+TEST(ConvertingCopy, ToTheGpuCastsFirst) {
+  Recorder gpu = recorder();
+  gpu.convert_h2d(kCompute, {.elements = 2'500'000, .from_bytes = 4, .to_bytes = 2}, "parameters");
+  gpu.host_busy(HostTask::kOptimizerTensor, 1, "later");
+  const Simulated run(std::move(gpu));
+  // 5 MB of new pages by four threads at 4 GB/s, the cast, a call, 5 us and 1 ms of pageable copy.
+  EXPECT_NEAR(run.start_us("later", Cause::kHostThread), 1250 + 625 + 10 + 1005 + 500, kExact);
+}
+
+TEST(ConvertingCopy, OfASmallTensorIsWarm) {
+  Recorder gpu = recorder();
+  for (int i = 0; i < 2; ++i) {  // the second finds the C library's heap grown
+    gpu.convert_d2h(kCompute, {.elements = 100'000, .from_bytes = 2, .to_bytes = 4}, "gradients");
+  }
+  gpu.host_busy(HostTask::kOptimizerTensor, 1, "later");
+  const Simulated run(std::move(gpu));
+  const double copy = 10 + 5 + 40, cast = 25;
+  EXPECT_NEAR(run.start_us("later", Cause::kHostThread), 200 + 2 * (copy + cast), kExact);
+}
+
+// --- the drive: 2 GB/s read, 1 GB/s written
+
+TEST(Drive, DoesRequestsOfAQueueOneAfterTheOtherBesideTheHost) {
+  Recorder gpu = recorder();
+  const Lane queue = gpu.io_queue("aio");
+  gpu.read(queue, kTenMegabytes, Bytes(kMiB), "states");
+  gpu.write(queue, kTenMegabytes, Bytes(kMiB), "states");
+  gpu.host_busy(HostTask::kOptimizerTensor, 1, "meanwhile");
+  gpu.sync(queue);
+  gpu.host_busy(HostTask::kOptimizerTensor, 1, "later");
+  const Simulated run(std::move(gpu));
+  EXPECT_NEAR(run.start_us("meanwhile", Cause::kHostThread), 20, kExact);
+  EXPECT_NEAR(run.start_us("later", Cause::kHostThread), 10 + 5000 + 10'000, kExact);
+}
+
+TEST(Drive, NeedsBytesInFlight) {  // 100 kB in 100 us: 1 GB/s
+  Recorder gpu = recorder();
+  const Lane queue = gpu.io_queue("aio");
+  gpu.read(queue, kTenMegabytes, Bytes(100'000), "states");
+  const Simulated run(std::move(gpu));
+  EXPECT_NEAR(run.end_us(), 10 + 10'000, kExact);
+}
+
+// Two queues share the drive's time, of which a mix loses half here.
+TEST(Drive, SharesItsTimeBetweenReadsAndWrites) {
+  Recorder gpu = recorder();
+  const Lane reads = gpu.io_queue("reads"), writes = gpu.io_queue("writes");
+  gpu.read(reads, kTenMegabytes, Bytes(kMiB), "states");
+  gpu.write(writes, Bytes(5'000'000), Bytes(kMiB), "states");
+  const Simulated run(std::move(gpu), without_calls());
+  EXPECT_NEAR(run.end_us(), 10'000 + 10'000, kExact);
+}
+
 // --- unified memory
 
-TEST(UnifiedMemory, MakesCopiesNothing) {
+// A copy reads and writes the one DRAM of 100 GB/s, and holds the host as it does elsewhere.
+TEST(UnifiedMemory, CopiesWithinTheOneMemory) {
   Recorder gpu = recorder();
-  gpu.copy_h2d(kCompute, Space::kPageable, kTenMegabytes, "weights",
-               {.blocking = true, .pieces = 9});
-  gpu.copy_d2h(kCompute, Space::kPinned, kTenMegabytes, "gradients");
-  gpu.launch(kernels("layer", 1, 100));
+  gpu.copy_h2d(kCompute, Space::kPageable, kTenMegabytes, "weights", {.pieces = 9});
+  gpu.host_busy(HostTask::kOptimizerTensor, 1, "later");
   const Simulated run(std::move(gpu), unified_machine());
-  EXPECT_NEAR(run.end_us(), 110, kExact);
-  EXPECT_EQ(run.count(Cause::kH2d) + run.count(Cause::kD2h), 0);
-  EXPECT_EQ(run.lowered().totals.front().h2d_bytes, 0);
+  EXPECT_NEAR(run.start_us("later", Cause::kHostThread), 9 * 10 + 200, kExact);
+  EXPECT_EQ(run.lowered().totals.front().dram_bytes, 2.0 * 10'000'000);
 }
 
 TEST(UnifiedMemory, IsOnePool) {

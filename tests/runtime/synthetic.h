@@ -4,7 +4,7 @@
 // of memory. Host: 4 cores, each 1 G elements a second of any kernel (norms run on one core) at 10
 // B an element, in 100 GB/s of DRAM in which a DMA byte weighs as much as a kernel's; new pages at
 // 1 GB/s by one thread, 4 by four, given back at 10 GB/s. Link: 10 GB/s each way, 15 both together,
-// 5 us; 5 GB/s pageable. Framework: 10 us a launch (20 in forward, 30 in backward), 10 us a copy,
+// 5 us; 5 GB/s pageable. Drive: 2 GB/s read, 1 GB/s written, half of both when mixed, 100 us. Framework: 10 us a launch (20 in forward, 30 in backward), 10 us a copy,
 // 1 us a tensor in the optimizer, 1 ms a checkpoint, 100 kernels ahead, blocks of 1 MiB and more
 // mapped afresh.
 #pragma once
@@ -103,6 +103,7 @@ inline machine::Framework synthetic_framework() {
 }
 
 // The edges "dram" and "link0", with the capacities that the machine's host and link have now.
+// And "drive0" where there is a drive.
 inline void connect(machine::Machine& m) {
   const machine::Known<BytesPerSecond> dram = m.host.dram;
   m.topology = {};
@@ -115,6 +116,21 @@ inline void connect(machine::Machine& m) {
   } else {
     m.topology.edges.push_back({"link0", socket, gpu, dram, dram, dram});
   }
+  for (const machine::Drive& drive : m.drives) {
+    m.topology.edges.push_back(
+        {"drive0", socket, m.topology.add_node("drive0"), drive.write, drive.read, drive.read});
+  }
+}
+
+inline machine::Drive synthetic_drive() {
+  machine::Drive drive;
+  drive.name = "synthetic drive";
+  drive.capacity = known_bytes(1'000'000'000'000);
+  drive.read = known<BytesPerSecond>(2 * kGiga);
+  drive.write = known<BytesPerSecond>(1 * kGiga);
+  drive.mixed = known<double>(0.5);
+  drive.latency = known<Seconds>(100 * kMicro);
+  return drive;
 }
 
 inline machine::Machine synthetic_machine() {
@@ -125,6 +141,7 @@ inline machine::Machine synthetic_machine() {
   m.host = synthetic_host();
   m.link = synthetic_link();
   m.framework = synthetic_framework();
+  m.drives = {synthetic_drive()};
   connect(m);
   return m;
 }
