@@ -13,6 +13,7 @@ inline constexpr std::int64_t kStagingSince = 17000;  // #7309, May 2025: 16-bit
 inline constexpr std::int64_t kEarlySubGroupsOnGpuSince = 18000;  // #7559, September 2025
 inline constexpr std::int64_t kMasterPinnedByFlagSince = 18003;  // before, whatever pin_memory said
 inline constexpr std::int64_t kLazyBucketsSince = 18003;         // made by the first gradient hook
+inline constexpr std::int64_t kClippingByDefaultSince = 19003;   // #8068, June 2026: to a norm of 1
 inline constexpr std::int64_t kLockedSwapBuffersSince = 19004;   // #8212, August 2026
 inline constexpr std::int64_t kPinnedByDefaultSince = 19005;     // #8207, August 2026
 inline constexpr std::int64_t kAsyncGradientSince = 19005;       // #8207

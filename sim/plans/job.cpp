@@ -120,6 +120,7 @@ const Options::Value& Options::value(std::string_view name) const {
   return found->second;
 }
 
+bool Options::has(std::string_view name) const { return values_.contains(name); }
 bool Options::given(std::string_view name) const { return value(name).given; }
 Place Options::place(std::string_view name) const { return value(name).place; }
 bool Options::flag(std::string_view name) const { return value(name).text == "true"; }

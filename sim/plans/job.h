@@ -57,6 +57,7 @@ class Options {
   // the option's kind.
   void set(std::string_view name, std::string_view value, const Place& place);
 
+  bool has(std::string_view name) const;  // the plan lists it
   bool given(std::string_view name) const;
   Place place(std::string_view name) const;  // of a given value
   bool flag(std::string_view name) const;

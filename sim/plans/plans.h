@@ -23,6 +23,10 @@ std::vector<OptionSpec> zero3_options(std::string_view tier);
 std::vector<std::string> check_zero3_offload(const Job& job);
 void record_zero3_offload(const Job& job, runtime::Recorder& gpu, int steps);
 
+std::vector<OptionSpec> superoffload_options();
+std::vector<std::string> check_superoffload(const Job& job);
+void record_superoffload(const Job& job, runtime::Recorder& gpu, int steps);
+
 std::vector<OptionSpec> fsdp2_options();
 std::vector<std::string> check_fsdp2_offload(const Job& job);
 void record_fsdp2_offload(const Job& job, runtime::Recorder& gpu, int steps);
@@ -30,5 +34,9 @@ void record_fsdp2_offload(const Job& job, runtime::Recorder& gpu, int steps);
 std::vector<OptionSpec> torchao_options();
 std::vector<std::string> check_torchao_offload(const Job& job);
 void record_torchao_offload(const Job& job, runtime::Recorder& gpu, int steps);
+
+std::vector<OptionSpec> mlx_options();
+std::vector<std::string> check_mlx(const Job& job);
+void record_mlx(const Job& job, runtime::Recorder& gpu, int steps);
 
 }  // namespace offsim::plans

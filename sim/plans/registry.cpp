@@ -33,10 +33,17 @@ const std::vector<Plan>& registry() {
         {"round_robin_gradients", Kind::kFlag, "false", "", "no effect on one GPU"},
         {"deepspeed_version", Kind::kVersion, "0.19.6", "",
          "fp32 write-back before 0.17; the master pinned whatever pin_memory says and buckets made "
-         "earlier before 0.18.3; pin_memory true by default since 0.19.5"}},
+         "earlier before 0.18.3; pin_memory true by default since 0.19.5"},
+        {"variant",
+         Kind::kChoice,
+         "code",
+         "",
+         "the published code, or what the paper states (Adam delayed by a step beside the GPU, "
+         "16-bit gradients)",
+         {"code", "paper"}}},
        check_zero2_offload,
        record_zero2_offload,
-       2},
+       3},
       {"zero3-offload",
        "ZeRO-3 offload: parameters gathered module by module, optimizer on the CPU",
        "DeepSpeed stage 3, runtime/zero/stage3.py", zero3_options("cpu"), check_zero3_offload,
@@ -44,6 +51,10 @@ const std::vector<Plan>& registry() {
       {"zero-infinity", "ZeRO-Infinity: stage 3 with parameters and optimizer states on NVMe",
        "DeepSpeed stage 3, runtime/swap_tensor; arXiv 2104.07857", zero3_options("nvme"),
        check_zero3_offload, record_zero3_offload, 2},
+      {"superoffload",
+       "SuperOffload: Adam on the CPU beside the backward, for hosts with a fast link",
+       "DeepSpeed stage 3, runtime/superoffload; arXiv 2509.21271", superoffload_options(),
+       check_superoffload, record_superoffload, 3},
       {"fsdp2-offload",
        "FSDP2 with CPU offload: fp32 weights stream layer by layer, AdamW on the CPU",
        "PyTorch 2.11, torch.distributed.fsdp.fully_shard with CPUOffloadPolicy", fsdp2_options(),
@@ -88,6 +99,9 @@ const std::vector<Plan>& registry() {
        check_megatrain,
        record_megatrain,
        2},
+      {"mlx", "MLX: everything in the one memory of CPU and GPU, a lazy graph a micro-batch",
+       "ml-explore/mlx of August 2026, ml-explore/mlx-lm mlx_lm/tuner/trainer.py", mlx_options(),
+       check_mlx, record_mlx, 2},
   };
   return kPlans;
 }

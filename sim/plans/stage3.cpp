@@ -16,11 +16,11 @@ using runtime::Phase;
 using runtime::Recorder;
 using runtime::Space;
 
-namespace {
-
 Tier tier(const std::string& device) {
   return device == "none" ? Tier::kGpu : (device == "cpu" ? Tier::kCpu : Tier::kNvme);
 }
+
+namespace {
 
 // The tensors of a module, by its name in theirs, as offsets into their list.
 std::vector<std::int32_t> tensors_of(const Module& module, const std::vector<Tensor>& tensors,
@@ -36,12 +36,12 @@ std::vector<std::int32_t> tensors_of(const Module& module, const std::vector<Ten
 
 }  // namespace
 
-Stage3::Stage3(const Job& job, Recorder& gpu)
+Stage3::Stage3(const Job& job, Recorder& gpu, Tier optimizer)
     : job_(job),
       gpu_(gpu),
       model_(job, gpu, numerics_of(job.workload.precision, true)),
       parameters_(tier(job.options.text("offload_param"))),
-      optimizer_(tier(job.options.text("offload_optimizer"))),
+      optimizer_(optimizer),
       pinned_(job.options.flag("pin_memory",
                                job.options.version("deepspeed_version") >= kPinnedByDefaultSince)),
       overlap_(job.options.flag("overlap_comm")),

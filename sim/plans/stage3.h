@@ -29,6 +29,8 @@
 
 namespace offsim::plans {
 
+Tier tier(const std::string& device);  // "none", "cpu" or "nvme"
+
 struct SubGroup {
   std::int64_t elements = 0;
   std::int64_t tensors = 0;
@@ -38,7 +40,8 @@ struct SubGroup {
 
 class Stage3 {
  public:
-  Stage3(const Job& job, runtime::Recorder& gpu);
+  // `optimizer`: where states are unless Twin-Flow keeps them on the GPU.
+  Stage3(const Job& job, runtime::Recorder& gpu, Tier optimizer);
 
   // Forward and backward of every micro-batch.
   void micro_steps();
@@ -51,6 +54,7 @@ class Stage3 {
   Tier parameters() const { return parameters_; }
   bool offloaded() const { return optimizer_ != Tier::kGpu; }
   bool pinned() const { return pinned_; }
+  runtime::Lane reduction() const { return reduction_; }
   Stage3Gradients& gradients() { return *gradients_; }
   OptimizerSwapper* optimizer_swapper() { return swap_optimizer_ ? &*swap_optimizer_ : nullptr; }
   ParameterSwapper* parameter_swapper() { return swap_parameters_ ? &*swap_parameters_ : nullptr; }

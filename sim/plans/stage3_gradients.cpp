@@ -33,7 +33,8 @@ Stage3Gradients::Stage3Gradients(const Job& job, Recorder& gpu, Lane reduction, 
       contiguous_(job.options.flag("contiguous_gradients")),
       bucket_elements_(job.options.count("reduce_bucket_size")),
       parameters_(std::move(parameters)),
-      swapper_(swapper) {}
+      swapper_(swapper),
+      fp32_host_(host()) {}
 
 bool Stage3Gradients::boundary() const { return micro_ + 1 == job_.workload.accumulation; }
 Space Stage3Gradients::host() const { return pinned_ ? Space::kPinned : Space::kPageable; }
@@ -78,6 +79,13 @@ void Stage3Gradients::reduce() {
   if (joined) {
     gpu_.free(*joined);
   }
+  if (boundary() && sent_) {
+    std::vector<std::size_t> parameters;
+    for (const Entry& entry : bucket_) {
+      parameters.push_back(entry.parameter);
+    }
+    sent_(parameters);
+  }
   bucket_.clear();
   in_bucket_ = 0;
   under_way_.push_back(gpu_.record(reduction_));
@@ -101,9 +109,6 @@ void Stage3Gradients::partition(std::size_t parameter) {
       gpu_.launch(norm_in_double(chunk), reduction_);
     }
     send_fp32(p);
-    if (sent_) {
-      sent_(parameter);
-    }
   }
   gpu_.free(back);
 }
@@ -136,7 +141,7 @@ void Stage3Gradients::send_fp32(const Parameter& p) {
     swapper_->gradient_out(reduction_, n, wide);
     return;
   }
-  gpu_.copy_d2h(reduction_, host(), Bytes(4 * n), "fp32 gradients");
+  gpu_.copy_d2h(reduction_, fp32_host_, Bytes(4 * n), "fp32 gradients");
   gpu_.free(wide);
 }
 

@@ -42,8 +42,12 @@ class Stage3Gradients {
   void add(std::size_t parameter, runtime::Buffer gradient);
   // The end of a backward.
   void finish();
-  // Called after a parameter's fp32 gradient was sent in the last micro-batch (SuperOffload).
-  void on_sent(std::function<void(std::size_t parameter)> call) { sent_ = std::move(call); }
+  // Called in the last micro-batch after a bucket, with the parameters whose fp32 gradients were sent.
+  void on_sent(std::function<void(const std::vector<std::size_t>& parameters)> call) {
+    sent_ = std::move(call);
+  }
+  // The host's fp32 gradients were pinned, but are no longer.
+  void unpin_fp32() { fp32_host_ = runtime::Space::kPageable; }
 
  private:
   struct Entry {
@@ -64,7 +68,8 @@ class Stage3Gradients {
   std::int64_t bucket_elements_;
   std::vector<Parameter> parameters_;
   OptimizerSwapper* swapper_;
-  std::function<void(std::size_t)> sent_;
+  std::function<void(const std::vector<std::size_t>&)> sent_;
+  runtime::Space fp32_host_;
   std::int64_t micro_ = 0;
   std::vector<Entry> bucket_;
   std::int64_t in_bucket_ = 0;

@@ -28,6 +28,7 @@
 #include "sim/plans/plan.h"
 #include "sim/plans/plans.h"
 #include "sim/plans/stage3.h"
+#include "sim/plans/stage3_step.h"
 
 namespace offsim::plans {
 
@@ -41,14 +42,15 @@ namespace {
 
 class Zero3 {
  public:
-  Zero3(const Job& job, Recorder& gpu) : job_(job), gpu_(gpu), stage_(job, gpu) {}
+  Zero3(const Job& job, Recorder& gpu)
+      : job_(job), gpu_(gpu), stage_(job, gpu, tier(job.options.text("offload_optimizer"))) {}
 
   void step(bool first) {
     stage_.micro_steps();
     enter(job_, gpu_, Phase::kOptimizer);
     stage_.begin_optimizer(first);
     check_overflow();
-    read_norms();
+    read_gradient_norms(gpu_, stage_);
     const std::vector<SubGroup>& groups = stage_.sub_groups();
     for (std::size_t i = 0; i < groups.size(); ++i) {
       update(groups[i], i + 1 < groups.size() ? &groups[i + 1] : nullptr);
@@ -72,18 +74,6 @@ class Zero3 {
     }
   }
 
-  void read_norms() {
-    for (const SubGroup& group : stage_.sub_groups()) {
-      if (stage_.offloaded()) {  // squares and sums of numbers that are there
-        gpu_.launch(model::elementwise(sized("add up norms", 2 * group.tensors), 2 * group.tensors,
-                                       8, static_cast<int>(2 * group.tensors)));
-      } else {
-        gpu_.launch(norm_in_double(group.elements));
-      }
-      gpu_.read_result();
-    }
-  }
-
   void update(const SubGroup& group, const SubGroup* next) {
     OptimizerSwapper* const swapper = stage_.optimizer_swapper();
     const bool swapped = group.optimizer == Tier::kNvme && swapper->swaps(group.elements);
@@ -91,50 +81,18 @@ class Zero3 {
       swapper->swap_in(group.elements, next != nullptr ? next->elements : 0);
     }
     if (group.optimizer == Tier::kGpu) {
-      update_on_gpu(group);
+      update_on_gpu(gpu_, stage_, group);
     } else {
       gpu_.cpu("mul_f32", group.elements, "unscale and clip");
       gpu_.cpu("adam_deepspeed_f32", group.elements, "Adam");
-      write_back_from_cpu(group);
+      if (group.parameters_on_drive) {
+        stage_.parameter_swapper()->write_back(group.elements);
+      } else {
+        write_back_from_cpu(gpu_, stage_, group);
+      }
     }
     if (swapped) {
       swapper->swap_out(group.elements, next == nullptr);
-    }
-  }
-
-  void update_on_gpu(const SubGroup& group) {
-    const std::int64_t n = group.elements;
-    std::optional<Buffer> wide;
-    if (!stage_.offloaded()) {  // _prepare_fp32_grad_for_sub_group: joined, then cast
-      const Buffer joined = gpu_.allocate(Space::kGpu, Bytes(2 * n), "joined gradients");
-      gpu_.launch(model::elementwise(sized("join gradients", n), n, 4, 1));
-      wide = gpu_.allocate(Space::kGpu, Bytes(4 * n), "fp32 gradients");
-      gpu_.launch(cast_to_fp32(n));
-      gpu_.free(joined);
-    }
-    gpu_.launch(model::elementwise(sized("unscale", n), n, 8, 1));
-    model::Work adam = model::gpu_adam(n, 1, true);
-    adam.name = sized("Adam", n);
-    gpu_.launch(adam);
-    if (stage_.parameters() == Tier::kGpu) {
-      gpu_.launch(cast_to_16_bits(n));
-    } else {
-      gpu_.convert_d2h(kCompute, {.elements = n, .from_bytes = 4, .to_bytes = 2},
-                       "write parameters back");
-    }
-    if (wide) {
-      gpu_.free(*wide);
-    }
-  }
-
-  void write_back_from_cpu(const SubGroup& group) {
-    if (group.parameters_on_drive) {
-      stage_.parameter_swapper()->write_back(group.elements);
-    } else if (stage_.parameters() == Tier::kGpu) {
-      gpu_.convert_h2d(kCompute, {.elements = group.elements, .from_bytes = 4, .to_bytes = 2},
-                       "write parameters back");
-    } else {
-      gpu_.cpu("cast_f32_bf16", group.elements, "cast to 16 bits");
     }
   }
 
@@ -246,70 +204,39 @@ void check_buffers(const Job& job) {
   }
 }
 
-// A line for each option that was given and does nothing.
-std::vector<std::string> useless_options(const Job& job) {
-  const Options& options = job.options;
-  const bool optimizer_nvme = options.text("offload_optimizer") == "nvme";
-  const bool asked_nvme = options.text("offload_param") == "nvme";
-  const bool all_in_cpu = model::parameters(job.shape) <= options.count("max_in_cpu");
-  const bool parameters_nvme = asked_nvme && !all_in_cpu;
-  struct Rule {
-    bool useless;
-    std::string_view why;
-    std::vector<std::string_view> names;
-  };
-  const std::vector<Rule> rules{
-      {options.text("offload_param") == "none",
-       "parameters are on the GPU",
-       {"stage3_prefetch_bucket_size", "stage3_max_live_parameters", "stage3_max_reuse_distance",
-        "stage3_param_persistence_threshold"}},
-      {asked_nvme && all_in_cpu, "all parameters fit max_in_cpu", {"offload_param"}},
-      {!parameters_nvme,
-       "no parameters are on a drive",
-       {"param_buffer_count", "param_buffer_size"}},
-      {!asked_nvme, "no parameters are on a drive", {"max_in_cpu"}},
-      {!optimizer_nvme,
-       "the optimizer is not on a drive",
-       {"buffer_count", "pipeline_read", "pipeline_write"}},
-      {!optimizer_nvme && !parameters_nvme,
-       "nothing is on a drive",
-       {"aio_block_size", "aio_queue_depth", "aio_intra_op_parallelism", "aio_overlap_events"}},
-      {options.text("offload_optimizer") == "none", "the optimizer is not offloaded", {"ratio"}},
-  };
-  std::vector<std::string> warnings;
-  for (const Rule& rule : rules) {
-    for (const std::string_view name : rule.names) {
-      if (rule.useless && options.given(name)) {
-        warnings.push_back(fmt::format("{}.{} has no effect: {}", job.plan->name, name, rule.why));
-      }
-    }
-  }
-  return warnings;
-}
-
 }  // namespace
 
 std::vector<std::string> check_zero3_offload(const Job& job) {
   const Options& options = job.options;
-  const std::string_view plan = job.plan->name;
-  if (job.workload.precision == Precision::kBf16 || job.workload.precision == Precision::kFp32) {
-    throw InputError({},
-                     fmt::format("{} does not run in {}", plan, to_string(job.workload.precision)),
-                     "expected bf16-mixed or fp16-mixed: fp32 masters, 16-bit parameters");
-  }
+  std::vector<std::string> warnings = check_stage3(job);
   for (const std::string_view name : {"offload_optimizer", "offload_param"}) {
     if (options.text(name) == "nvme" && job.machine.drives.empty()) {
       throw InputError(options.place(name), fmt::format("{} has no drive", job.machine.name),
                        "expected a machine with one, or offload to cpu");
     }
   }
-  const double ratio = options.number("ratio");
-  if (!(ratio >= 0 && ratio <= 1)) {
-    throw InputError(options.place("ratio"), fmt::format("{}.ratio is {}", plan, ratio),
-                     "expected 0 to 1");
-  }
   check_buffers(job);
-  return useless_options(job);
+  const auto useless = [&](bool is, std::string_view why,
+                           const std::vector<std::string_view>& names) {
+    if (is) {
+      const std::vector<std::string> more = without_effect(job, why, names);
+      warnings.insert(warnings.end(), more.begin(), more.end());
+    }
+  };
+  const bool asked_nvme = options.text("offload_param") == "nvme";
+  const bool all_in_cpu = model::parameters(job.shape) <= options.count("max_in_cpu");
+  const bool parameters_nvme = asked_nvme && !all_in_cpu;
+  const bool optimizer_nvme = options.text("offload_optimizer") == "nvme";
+  useless(asked_nvme && all_in_cpu, "all parameters fit max_in_cpu", {"offload_param"});
+  useless(!parameters_nvme, "no parameters are on a drive",
+          {"param_buffer_count", "param_buffer_size"});
+  useless(!asked_nvme, "no parameters are on a drive", {"max_in_cpu"});
+  useless(!optimizer_nvme, "the optimizer is not on a drive",
+          {"buffer_count", "pipeline_read", "pipeline_write"});
+  useless(!optimizer_nvme && !parameters_nvme, "nothing is on a drive",
+          {"aio_block_size", "aio_queue_depth", "aio_intra_op_parallelism", "aio_overlap_events"});
+  useless(options.text("offload_optimizer") == "none", "the optimizer is not offloaded", {"ratio"});
+  return warnings;
 }
 
 void record_zero3_offload(const Job& job, Recorder& gpu, int steps) {

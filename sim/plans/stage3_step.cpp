@@ -1,0 +1,95 @@
+#include "sim/plans/stage3_step.h"
+
+#include <fmt/format.h>
+
+#include "sim/plans/common.h"
+#include "sim/plans/deepspeed.h"
+#include "sim/plans/plan.h"
+
+namespace offsim::plans {
+
+using runtime::Buffer;
+using runtime::kCompute;
+using runtime::Recorder;
+using runtime::Space;
+
+std::vector<std::string> check_stage3(const Job& job) {
+  const Options& options = job.options;
+  const std::string_view plan = job.plan->name;
+  if (job.workload.precision == Precision::kBf16 || job.workload.precision == Precision::kFp32) {
+    throw InputError({},
+                     fmt::format("{} does not run in {}", plan, to_string(job.workload.precision)),
+                     "expected bf16-mixed or fp16-mixed: fp32 masters, 16-bit parameters");
+  }
+  const double ratio = options.number("ratio");
+  if (!(ratio >= 0 && ratio <= 1)) {
+    throw InputError(options.place("ratio"), fmt::format("{}.ratio is {}", plan, ratio),
+                     "expected 0 to 1");
+  }
+  if (options.text("offload_param") != "none") {
+    return {};
+  }
+  return without_effect(job, "parameters are on the GPU",
+                        {"stage3_prefetch_bucket_size", "stage3_max_live_parameters",
+                         "stage3_max_reuse_distance", "stage3_param_persistence_threshold"});
+}
+
+std::vector<std::string> without_effect(const Job& job, std::string_view why,
+                                        const std::vector<std::string_view>& names) {
+  std::vector<std::string> warnings;
+  for (const std::string_view name : names) {
+    if (job.options.given(name)) {
+      warnings.push_back(fmt::format("{}.{} has no effect: {}", job.plan->name, name, why));
+    }
+  }
+  return warnings;
+}
+
+void read_gradient_norms(Recorder& gpu, const Stage3& stage) {
+  for (const SubGroup& group : stage.sub_groups()) {
+    if (stage.offloaded()) {  // squares and sums of numbers that are there
+      gpu.launch(model::elementwise(sized("add up norms", 2 * group.tensors), 2 * group.tensors, 8,
+                                    static_cast<int>(2 * group.tensors)));
+    } else {
+      gpu.launch(norm_in_double(group.elements));
+    }
+    gpu.read_result();
+  }
+}
+
+void update_on_gpu(Recorder& gpu, const Stage3& stage, const SubGroup& group) {
+  const std::int64_t n = group.elements;
+  std::optional<Buffer> wide;
+  if (!stage.offloaded()) {  // _prepare_fp32_grad_for_sub_group: joined, then cast
+    const Buffer joined = gpu.allocate(Space::kGpu, Bytes(2 * n), "joined gradients");
+    gpu.launch(model::elementwise(sized("join gradients", n), n, 4, 1));
+    wide = gpu.allocate(Space::kGpu, Bytes(4 * n), "fp32 gradients");
+    gpu.launch(cast_to_fp32(n));
+    gpu.free(joined);
+  }
+  gpu.launch(model::elementwise(sized("unscale", n), n, 8, 1));
+  model::Work adam = model::gpu_adam(n, 1, true);
+  adam.name = sized("Adam", n);
+  gpu.launch(adam);
+  if (stage.parameters() == Tier::kGpu) {
+    gpu.launch(cast_to_16_bits(n));
+  } else {
+    gpu.convert_d2h(kCompute, {.elements = n, .from_bytes = 4, .to_bytes = 2},
+                    "write parameters back");
+  }
+  if (wide) {
+    gpu.free(*wide);
+  }
+}
+
+void write_back_from_cpu(Recorder& gpu, const Stage3& stage, const SubGroup& group, int threads) {
+  SIM_ASSERT(!group.parameters_on_drive, "parameters on the drive are written by their swapper");
+  if (stage.parameters() == Tier::kGpu) {
+    gpu.convert_h2d(kCompute, {.elements = group.elements, .from_bytes = 4, .to_bytes = 2},
+                    "write parameters back");
+  } else {
+    gpu.cpu("cast_f32_bf16", group.elements, "cast to 16 bits", {.threads = threads});
+  }
+}
+
+}  // namespace offsim::plans
