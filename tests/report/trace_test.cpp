@@ -176,9 +176,10 @@ void expect_one_at_a_time(const Traced& traced) {
 
 TEST(Trace, DoesOneThingAtATimeOnATrack) {
   expect_one_at_a_time(crowded());
-  for (const char* const plan : {"native", "megatrain", "zero2-offload"}) {
-    SCOPED_TRACE(plan);
-    expect_one_at_a_time(trace(real_job("qwen2.5-0.5b", "gh200-480gb", plan, 4)));
+  for (const plans::Plan& plan : plans::registry()) {
+    SCOPED_TRACE(plan.name);
+    const std::string name(plan.name);
+    expect_one_at_a_time(trace(real_job("qwen2.5-0.5b", "gh200-480gb", name, 4)));
   }
 }
 
@@ -237,7 +238,6 @@ TEST(Trace, ShowsTheSameWorkByResource) {
   EXPECT_EQ(lanes, resources);
 }
 
-// Reads and writes of a drive, which no plan has yet.
 TEST(Trace, ShowsADrive) {
   const Traced traced = crowded();
   const auto names = names_of_tracks(traced);
