@@ -15,8 +15,19 @@
 //   before 0.17   blocking H2D of 4 B a parameter, then a GPU cast, 4N transient bytes on the GPU
 //   since         CPU cast to the staging copy (6 B), H2D of 2 B a parameter, not blocking
 // H2D bytes a parameter: 2(k-1) + 4 or + 2. D2H: 4 for k = 1, else 2k + 4.
+//
+// variant = paper: the delayed parameter update of arXiv 2101.06840, which the code does not have.
+// Gradients leave in 16 bits on a stream of their own, beside the backward, and nobody waits for
+// them. Adam of step t runs on a worker while the GPU does forward and backward of t + 1, whose
+// weights are therefore one update old and whose gradients go to a second buffer. Adam goes tile by
+// tile and writes the tile's 16-bit parameters too: as many bytes (28) as with fp32 gradients. A
+// tile crosses once it is finished and the backward of t + 1 reads the old weights no more; the
+// forward of t + 2 waits for the last. GPU: 2N and the two buckets. CPU: 4N + 8N, pinned gradients
+// 2 x 2N and parameters 2N. H2D 2(k-1) + 2, D2H 2k: 2 each for k = 1.
+//
 // Left out: several GPUs, stage 1, more than one parameter group, fp16 loss scaling's skipped
-// steps.
+// steps; of the paper the first 40 steps, which are not delayed, and a norm and a check of the
+// gradients, of which it says nothing.
 #include <algorithm>
 
 #include "sim/plans/common.h"
@@ -37,6 +48,9 @@ using runtime::Space;
 
 namespace {
 
+// Elements that the Adam of early DeepSpeed copied to the GPU at a time (csrc/adam, before #5409).
+constexpr std::int64_t kTile = 128 * kMiB;
+
 class Zero2 {
  public:
   Zero2(const Job& job, Recorder& gpu)
@@ -45,15 +59,28 @@ class Zero2 {
         model_(job, gpu, numerics_of(job.workload.precision, true)),
         parameters_(model::parameters(job.shape)),
         version_(job.options.version("deepspeed_version")),
+        delayed_(job.options.text("variant") == "paper"),
         staging_(version_ >= kStagingSince),
-        pinned_(job.options.flag("pin_memory", version_ >= kPinnedByDefaultSince)),
-        overlap_(job.options.flag("overlap_comm")),
+        pinned_(delayed_ || job.options.flag("pin_memory", version_ >= kPinnedByDefaultSince)),
+        overlap_(delayed_ || job.options.flag("overlap_comm")),
         bucket_elements_(job.options.count("reduce_bucket_size")),
         reduction_(overlap_ ? gpu.stream("reduction") : kCompute) {
-    place();
+    gpu_.allocate(Space::kGpu, Bytes(2 * parameters_), "parameters");
+    gpu_.allocate(Space::kGpu, job_.machine.framework.gpu_workspace.value,
+                  "workspace of matrix products");
+    if (delayed_) {
+      adam_ = gpu.worker("Adam");
+      weights_ = gpu.stream("weights");
+      place_as_the_paper();
+    } else {
+      place();
+    }
   }
 
   void step(bool first) {
+    if (delayed_ && !first) {
+      start_adam();
+    }
     const std::int64_t k = job_.workload.accumulation;
     const auto run = [this](GpuModel::Pass pass, std::int64_t piece) {
       model_.launch(pass, piece);
@@ -68,21 +95,23 @@ class Zero2 {
       enter(job_, gpu_, Phase::kForward);
       model_.forward(run);
       enter(job_, gpu_, Phase::kBackward);
-      if (version_ < kLazyBucketsSince) {
+      if (version_ < kLazyBucketsSince && !delayed_) {
         allocate_buckets();
       }
       model_.backward(run);
       flush();
-      if (overlap_) {
-        gpu_.sync_device();
+      if (!delayed_) {
+        if (overlap_) {
+          gpu_.sync_device();
+        }
+        free_buckets();
       }
-      free_buckets();
     }
     enter(job_, gpu_, Phase::kOptimizer);
     if (first) {
       gpu_.allocate(Space::kPageable, Bytes(8 * parameters_), "Adam states");
     }
-    optimizer_step();
+    delayed_ ? take_new_weights() : optimizer_step();
     end_step(job_, gpu_);
   }
 
@@ -92,9 +121,6 @@ class Zero2 {
 
   // What lives from the start of training on, by version.
   void place() {
-    gpu_.allocate(Space::kGpu, Bytes(2 * parameters_), "parameters");
-    gpu_.allocate(Space::kGpu, job_.machine.framework.gpu_workspace.value,
-                  "workspace of matrix products");
     gpu_.allocate(version_ >= kMasterPinnedByFlagSince ? host_space() : Space::kPinned,
                   Bytes(4 * parameters_), "fp32 master");
     gpu_.allocate(host_space(), Bytes(4 * parameters_), "fp32 gradients");
@@ -110,6 +136,19 @@ class Zero2 {
       for (const Tensor& tensor : tensors) {
         gpu_.allocate(host_space(), Bytes(2 * tensor.numel()), "accumulated gradients");
       }
+    }
+  }
+
+  void place_as_the_paper() {
+    gpu_.allocate(Space::kPageable, Bytes(4 * parameters_), "fp32 master");
+    for (int i = 0; i < 2; ++i) {
+      gpu_.allocate(Space::kPinned, Bytes(2 * parameters_), "16-bit gradients");
+    }
+    gpu_.allocate(Space::kPinned, Bytes(2 * parameters_), "16-bit parameters");
+    allocate_buckets();
+    if (job_.workload.accumulation > 1) {
+      gpu_.allocate(Space::kGpu, Bytes(2 * model::largest_tensor(job_.shape).numel()),
+                    "16-bit gradient buffer");
     }
   }
 
@@ -178,14 +217,15 @@ class Zero2 {
   // One gradient on its way to the host (async_accumulate_grad_in_cpu_via_gpu,
   // copy_grads_in_partition).
   void send(std::int64_t n) {
-    if (micro_ > 0 || !boundary()) {
+    const std::string_view what = delayed_ ? "gradients" : "accumulated gradients";
+    if (micro_ > 0 || !boundary() || delayed_) {
       if (micro_ > 0) {
-        gpu_.copy_h2d(reduction_, host_space(), Bytes(2 * n), "accumulated gradients");
+        gpu_.copy_h2d(reduction_, host_space(), Bytes(2 * n), what);
         gpu_.launch(model::elementwise(sized("accumulate", n), n, 6, 1), reduction_);
       }
-      gpu_.copy_d2h(reduction_, host_space(), Bytes(2 * n), "accumulated gradients");
+      gpu_.copy_d2h(reduction_, host_space(), Bytes(2 * n), what);
     }
-    if (boundary()) {
+    if (boundary() && !delayed_) {
       // Of the stream that uses them: the next one takes their place in issue order.
       const auto temporary = [&](std::int64_t bytes) {
         gpu_.free(gpu_.allocate(Space::kGpu, Bytes(bytes * n), "gradient temporaries"));
@@ -220,19 +260,49 @@ class Zero2 {
     gpu_.host_busy(runtime::HostTask::kOptimizerTensor, tensors_, "point tensors at parameters");
   }
 
+  // Of the step before, handed to the worker once its gradients are there.
+  void start_adam() {
+    gpu_.phase(Phase::kOptimizer);
+    gpu_.wait(adam_, gpu_.record(reduction_));
+    for (std::int64_t done = 0; done < parameters_; done += kTile) {
+      const std::int64_t n = std::min(kTile, parameters_ - done);
+      gpu_.cpu("adam_deepspeed_f32", n, "Adam", {.thread = adam_});
+      tiles_.push_back({n, gpu_.record(adam_)});
+    }
+  }
+
+  // What Adam has finished meanwhile takes the place of the weights that nobody reads any more.
+  void take_new_weights() {
+    gpu_.wait(weights_, gpu_.record(kCompute));
+    for (const Tile& tile : tiles_) {
+      gpu_.wait(weights_, tile.finished);
+      gpu_.copy_h2d(weights_, Space::kPinned, Bytes(2 * tile.elements), "parameters");
+    }
+    tiles_.clear();
+    gpu_.sync(adam_);
+    gpu_.wait(kCompute, gpu_.record(weights_));
+  }
+
+  struct Tile {
+    std::int64_t elements;
+    runtime::Event finished;
+  };
+
   const Job& job_;
   Recorder& gpu_;
   GpuModel model_;
   std::int64_t parameters_;
   std::int64_t tensors_ = 0;
   std::int64_t version_;
-  bool staging_, pinned_, overlap_;
+  bool delayed_, staging_, pinned_, overlap_;
   std::int64_t bucket_elements_;
   Lane reduction_;
   std::int64_t micro_ = 0;
   std::vector<Buffer> buckets_, loose_;
   std::vector<Tensor> in_bucket_;
   std::int64_t in_bucket_elements_ = 0;
+  Lane adam_{}, weights_{};  // of the delayed update
+  std::vector<Tile> tiles_;
 };
 
 }  // namespace
@@ -243,6 +313,14 @@ std::vector<std::string> check_zero2_offload(const Job& job) {
     throw InputError(
         {}, fmt::format("zero2-offload does not run in {}", to_string(job.workload.precision)),
         "expected bf16-mixed or fp16-mixed: fp32 masters on the CPU, 16-bit parameters on the GPU");
+  }
+  if (job.options.text("variant") == "paper") {
+    for (const std::string_view name : {"pin_memory", "overlap_comm", "deepspeed_version"}) {
+      if (job.options.given(name)) {
+        warnings.push_back(fmt::format(
+            "zero2-offload.{} has no effect: the paper's variant pins and overlaps", name));
+      }
+    }
   }
   if (job.options.given("contiguous_gradients")) {
     warnings.emplace_back(

@@ -1,72 +1,13 @@
 // Is a step exactly as long as its schedule on paper? Two layers, microseconds.
 //
-// Every kernel takes 100 us, however small, so a piece of work takes 100 us a launch. The host
-// needs 1 us a launch, 2 us a copy, 1 us a tensor. The link moves 10 GB/s each way after 5 us (5
-// GB/s pageable), the CPU 4 G elements a second (norms 1 G). Times below are counted from the end
-// of the step before.
+// The machine is that of on_paper.h. Times below are counted from the end of the step before.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/plans/jobs.h"
+#include "tests/plans/on_paper.h"
 
 namespace offsim::plans {
 namespace {
-
-constexpr double kKernel = 100, kLaunch = 1, kCall = 2, kTensor = 1, kLatency = 5;
-constexpr double kExact = 1e-3;  // us: 1e-9 s
-constexpr double kTensors = 21;
-
-constexpr double kLayer = 36'992, kEmbedding = 256 * 64, kHead = 64 + 256 * 64,
-                 kAll = 2 * kLayer + kEmbedding + kHead;
-
-double link(double bytes) { return bytes / 10e3; }  // us
-double pageable(double bytes) { return bytes / 5e3; }
-double cpu(double elements) { return elements / 4e3; }
-double one_core(double elements) { return elements / 1e3; }
-
-machine::Machine paper_machine() {
-  machine::Machine m = runtime::synthetic_machine();
-  m.accelerator.kernel_floor = runtime::known<Seconds>(kKernel * runtime::kMicro);
-  m.framework.launch = m.framework.launch_forward = m.framework.launch_backward =
-      runtime::known<Seconds>(kLaunch * runtime::kMicro);
-  m.framework.copy_call = runtime::known<Seconds>(kCall * runtime::kMicro);
-  m.framework.optimizer_tensor = runtime::known<Seconds>(kTensor * runtime::kMicro);
-  m.framework.checkpoint_call = runtime::known<Seconds>(5 * runtime::kMicro);
-  m.framework.launch_queue = 10'000;
-  return m;
-}
-
-Workload sixteen_tokens() { return {.micro_batch = 1, .sequence = 16}; }
-
-// Microseconds on the GPU of the pieces: embedding, layer, head and loss; forward and backward.
-struct Times {
-  double embedding, layer, head, head_backward, layer_backward, embedding_backward, recompute;
-  double launches;  // of a forward and a backward, of two layers
-
-  explicit Times(model::Numerics numerics) {
-    const model::Pieces p = model::pieces(tiny_shape(), sixteen_tokens().batch(), numerics);
-    const auto of = [](const model::Work& work) {
-      return kKernel * static_cast<double>(work.launches());
-    };
-    embedding = of(p.embedding.forward);
-    layer = of(p.layer.forward);
-    head = of(p.head.forward);
-    head_backward = of(p.head.backward);
-    layer_backward = of(p.layer.backward);
-    embedding_backward = of(p.embedding.backward);
-    recompute = of(p.recompute);
-    launches = (forward() + backward()) / kKernel;
-  }
-  double forward() const { return embedding + 2 * layer + head; }
-  double backward() const { return head_backward + 2 * layer_backward + embedding_backward; }
-};
-
-double step_us(const Job& job) { return study::predict(job).step.value / runtime::kMicro; }
-
-Job on_paper(std::string_view plan, const Workload& workload, const Given& options = {},
-             const machine::Machine& machine = paper_machine()) {
-  return job(plan, workload, options, tiny_shape(), machine);
-}
 
 // --- native
 
