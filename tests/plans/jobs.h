@@ -33,6 +33,14 @@ inline model::Shape tiny_shape(std::int64_t layers = 2) {
   return s;
 }
 
+// A machine and a precision that the plan does not refuse.
+inline machine::Machine usual_machine(std::string_view plan) {
+  return plan == "mlx" ? runtime::unified_machine() : runtime::synthetic_machine();
+}
+inline Precision usual_precision(std::string_view plan) {
+  return plan == "mlx" ? Precision::kBf16 : Precision::kBf16Mixed;
+}
+
 inline Job job(std::string_view plan, Workload workload = {}, const Given& options = {},
                model::Shape shape = tiny_shape(),
                machine::Machine machine = runtime::synthetic_machine()) {
