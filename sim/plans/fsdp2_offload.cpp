@@ -1,22 +1,29 @@
 // fsdp2-offload: PyTorch's fully_shard on every layer and the root with CPUOffloadPolicy, one GPU
-// (source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py, _fsdp_param.py).
+// (source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py,
+// _fsdp_param.py).
 //
 // Host, bytes a parameter: fp32 parameters 4 and gradients 4, pinned tensor by tensor and rounded to
-// powers of two (pageable without pin_memory); Adam's m and v 8, pageable, from the first step on.
+// powers of two; Adam's m and v 8, pageable, from the first step on. Without pin_memory parameters
+// are pageable, and so are gradients: new blocks in every step, given back by zero_grad.
 // With precision bf16 all of these are 2 bytes a number.
 // GPU: the groups' 16-bit parameters. The root group (embedding, final norm, head) stays from its
 // unshard until the end of the backward; a layer's are freed after its forward and its backward.
 // Unshard, on one GPU: on the *compute* stream, so nothing of it overlaps compute, and prefetching
-// has no effect: H2D of 4 B a parameter, tensor by tensor, a cast to 16 bits and one more copy.
-// Backward of a group: unshard again, (recompute,) backward; then on the reduce-scatter stream the
-// gradients are copied in, copied once more in place of the reduce-scatter, cast to the parameters'
-// type and sent, 4 B a parameter, tensor by tensor, not blocking; the compute stream waits for the
-// reduction before. From the second micro-batch on the copies block, and the CPU adds (12 B).
+// has no effect: tensor by tensor H2D of 4 B a parameter, a cast to 16 bits and one more copy.
+// Backward of a group: unshard again, (recompute,) backward, parameters freed; then compute waits for
+// the reduce-scatter of the group before, not for its copies, and copies the gradients in; on the
+// reduce-scatter stream they are copied in place of the reduce-scatter, cast to the parameters' type
+// and sent, 4 B a parameter, tensor by tensor, not blocking. From the second micro-batch on every
+// copy blocks, into a new pageable temporary, and the CPU adds it (12 B).
 // At the end of the backward the host waits for all of that. Then, the GPU idle: clip (norms on one
 // core, and a scaling), AdamW: fused 28 B a parameter, one call a tensor; for-loop about 80 B, which
 // makes and drops two temporaries of every tensor. Nothing goes back: the next unshard reads it.
+// Blocks of the reduce-scatter stream are its own, so that they are free as soon as the host drops
+// them: no record_stream.
 // H2D bytes a parameter: 8 a micro-batch for the layers, 4 for the root; D2H 4 a micro-batch.
 // Left out: more GPUs, reshard_after_forward false, set_requires_gradient_sync.
+#include <utility>
+
 #include "sim/plans/common.h"
 #include "sim/plans/deepspeed.h"
 #include "sim/plans/gpu_model.h"
@@ -26,6 +33,7 @@ namespace offsim::plans {
 
 using model::Tensor;
 using runtime::Buffer;
+using runtime::Event;
 using runtime::kCompute;
 using runtime::Lane;
 using runtime::Phase;
@@ -49,7 +57,9 @@ class Fsdp2 {
                   "workspace of matrix products");
     for (const Tensor& tensor : tensors_) {
       gpu_.allocate(host_, Bytes(width_ * tensor.numel()), "parameters");
-      gpu_.allocate(host_, Bytes(width_ * tensor.numel()), "gradients");
+      if (host_ == Space::kPinned) {  // PyTorch's cache of pinned blocks keeps them between steps
+        gpu_.allocate(host_, Bytes(width_ * tensor.numel()), "gradients");
+      }
     }
   }
 
@@ -64,9 +74,9 @@ class Fsdp2 {
       model_.forward(run);
       enter(job_, gpu_, Phase::kBackward);
       model_.backward(run);
-      reduce(root_tensors(), root_gradients_);
+      reduce(root_tensors(), root_, root_gradients_);
       root_gradients_.clear();
-      gpu_.free(root_);
+      drop_last_reduction();
       gpu_.sync(reduction_);
     }
     enter(job_, gpu_, Phase::kOptimizer);
@@ -75,6 +85,10 @@ class Fsdp2 {
                     "Adam states");
     }
     optimizer_step();
+    for (const Buffer gradient : pageable_gradients_) {  // zero_grad
+      gpu_.free(gradient);
+    }
+    pageable_gradients_.clear();
     end_step(job_, gpu_);
   }
 
@@ -88,22 +102,22 @@ class Fsdp2 {
     return tensors;
   }
 
-  // wait_for_unshard at world size 1: each parameter comes as it is stored; all are cast and copied.
+  // wait_for_unshard at world size 1: each parameter comes as it is stored, is cast and copied.
   Buffer unshard(const std::vector<Tensor>& tensors) {
-    const std::int64_t n = count(tensors);
-    const Buffer whole = gpu_.allocate(Space::kGpu, Bytes(2 * n), "unsharded parameters");
-    const Buffer stored = gpu_.allocate(Space::kGpu, Bytes(width_ * n), "parameters in transit");
+    const Buffer whole =
+        gpu_.allocate(Space::kGpu, Bytes(2 * count(tensors)), "unsharded parameters");
     for (const Tensor& tensor : tensors) {
-      gpu_.copy_h2d(kCompute, host_, Bytes(width_ * tensor.numel()), "parameters");
+      const std::int64_t n = tensor.numel();
+      Buffer transit = gpu_.allocate(Space::kGpu, Bytes(width_ * n), "parameters in transit");
+      gpu_.copy_h2d(kCompute, host_, Bytes(width_ * n), "parameters");
+      if (width_ == 4) {
+        const Buffer cast = gpu_.allocate(Space::kGpu, Bytes(2 * n), "parameters in transit");
+        gpu_.launch(model::elementwise(sized("cast parameters to 16 bits", n), n, 6, 1));
+        gpu_.free(std::exchange(transit, cast));
+      }
+      gpu_.launch(model::elementwise(sized("copy parameters", n), n, 4, 1));
+      gpu_.free(transit);
     }
-    const auto launches = static_cast<int>(tensors.size());
-    if (width_ == 4) {
-      const Buffer cast = gpu_.allocate(Space::kGpu, Bytes(2 * n), "parameters in transit");
-      gpu_.launch(model::elementwise(sized("cast parameters to 16 bits", n), n, 6, launches));
-      gpu_.free(cast);
-    }
-    gpu_.launch(model::elementwise(sized("copy parameters", n), n, 4, launches));
-    gpu_.free(stored);
     return whole;
   }
 
@@ -127,23 +141,25 @@ class Fsdp2 {
     } else if (pass == GpuModel::Pass::kGradients) {
       const Buffer gradients = gpu_.allocate(Space::kGpu, Bytes(2 * count(model_.tensors(piece))),
                                              "unsharded gradients");
-      gpu_.free(*layer_);
-      reduce(model_.tensors(piece), {gradients});
+      reduce(model_.tensors(piece), *layer_, {gradients});
     }
   }
 
   // post_backward: foreach_reduce and the copies to the host.
-  void reduce(const std::vector<Tensor>& tensors, const std::vector<Buffer>& gradients) {
+  void reduce(const std::vector<Tensor>& tensors, Buffer parameters,
+              const std::vector<Buffer>& gradients) {
     const std::int64_t n = count(tensors);
+    gpu_.free(parameters);  // reshard
+    drop_last_reduction();
     const Buffer in = gpu_.allocate(Space::kGpu, Bytes(2 * n), "reduce-scatter buffers");
-    gpu_.wait(kCompute, gpu_.record(reduction_));  // the reduction before
+    gpu_.launch(model::elementwise(sized("copy gradients in", n), n, 4, 1));
+    for (const Buffer gradient : gradients) {
+      gpu_.free(gradient);
+    }
     gpu_.wait(reduction_, gpu_.record(kCompute));
     const Buffer out = gpu_.allocate(Space::kGpu, Bytes(2 * n), "reduce-scatter buffers");
-    gpu_.launch(model::elementwise(sized("copy gradients in", n), n, 4, 1), reduction_);
-    for (const Buffer gradient : gradients) {
-      gpu_.free_after(gradient, reduction_);
-    }
     gpu_.launch(model::elementwise(sized("copy for reduce-scatter", n), n, 4, 1), reduction_);
+    last_ = {in, gpu_.record(reduction_)};
     std::optional<Buffer> stored;
     if (width_ == 4) {
       stored = gpu_.allocate(Space::kGpu, Bytes(4 * n), "fp32 gradients in transit");
@@ -152,21 +168,38 @@ class Fsdp2 {
     for (const Tensor& tensor : tensors) {
       send(tensor.numel());
     }
-    for (const Buffer buffer : {in, out}) {
-      gpu_.free_after(buffer, reduction_);
-    }
+    gpu_.free(out);
     if (stored) {
-      gpu_.free_after(*stored, reduction_);
+      gpu_.free(*stored);
     }
   }
 
+  // What a reduce-scatter reads is kept until compute has waited for it.
+  void drop_last_reduction() {
+    if (last_) {
+      gpu_.wait(kCompute, last_->done);
+      gpu_.free(last_->in);
+      last_.reset();
+    }
+  }
+
+  // to("cpu", non_blocking): into pinned memory only when it does not block.
   void send(std::int64_t n) {
-    if (first_micro_) {
-      gpu_.copy_d2h(reduction_, host_, Bytes(width_ * n), "gradients");
+    const Bytes bytes(width_ * n);
+    if (first_micro_ && host_ == Space::kPinned) {
+      gpu_.copy_d2h(reduction_, host_, bytes, "gradients");
       return;
     }
-    gpu_.copy_d2h(reduction_, host_, Bytes(width_ * n), "gradients", {.blocking = true});
+    const Buffer fresh = gpu_.allocate(Space::kPageable, bytes,
+                                       first_micro_ ? "gradients" : "temporaries of copies");
+    gpu_.copy_d2h(reduction_, Space::kPageable, bytes, "gradients",
+                  {.blocking = true, .into = fresh});
+    if (first_micro_) {
+      pageable_gradients_.push_back(fresh);
+      return;
+    }
     gpu_.cpu(width_ == 4 ? "add_f32" : "add_bf16", n, "add gradients");
+    gpu_.free(fresh);
   }
 
   void optimizer_step() {
@@ -190,6 +223,11 @@ class Fsdp2 {
     }
   }
 
+  struct Reduction {
+    Buffer in;
+    Event done;
+  };
+
   const Job& job_;
   Recorder& gpu_;
   GpuModel model_;
@@ -202,6 +240,8 @@ class Fsdp2 {
   Buffer root_{};
   std::optional<Buffer> layer_;
   std::vector<Buffer> root_gradients_;
+  std::vector<Buffer> pageable_gradients_;  // of this step
+  std::optional<Reduction> last_;
 };
 
 }  // namespace
