@@ -2,24 +2,24 @@
 // (source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py,
 // _fsdp_param.py).
 //
-// Host, bytes a parameter: fp32 parameters 4 and gradients 4, pinned tensor by tensor and rounded to
-// powers of two; Adam's m and v 8, pageable, from the first step on. Without pin_memory parameters
-// are pageable, and so are gradients: new blocks in every step, given back by zero_grad.
+// Host, bytes a parameter: fp32 parameters 4 and gradients 4, pinned tensor by tensor and rounded
+// to powers of two; Adam's m and v 8, pageable, from the first step on. Without pin_memory
+// parameters are pageable, and so are gradients: new blocks in every step, given back by zero_grad.
 // With precision bf16 all of these are 2 bytes a number.
 // GPU: the groups' 16-bit parameters. The root group (embedding, final norm, head) stays from its
 // unshard until the end of the backward; a layer's are freed after its forward and its backward.
 // Unshard, on one GPU: on the *compute* stream, so nothing of it overlaps compute, and prefetching
 // has no effect: tensor by tensor H2D of 4 B a parameter, a cast to 16 bits and one more copy.
-// Backward of a group: unshard again, (recompute,) backward, parameters freed; then compute waits for
-// the reduce-scatter of the group before, not for its copies, and copies the gradients in; on the
-// reduce-scatter stream they are copied in place of the reduce-scatter, cast to the parameters' type
-// and sent, 4 B a parameter, tensor by tensor, not blocking. From the second micro-batch on every
-// copy blocks, into a new pageable temporary, and the CPU adds it (12 B).
+// Backward of a group: unshard again, (recompute,) backward, parameters freed; then compute waits
+// for the reduce-scatter of the group before, not for its copies, and copies the gradients in; on
+// the reduce-scatter stream they are copied in place of the reduce-scatter, cast to the parameters'
+// type and sent, 4 B a parameter, tensor by tensor, not blocking. From the second micro-batch on
+// every copy blocks, into a new pageable temporary, and the CPU adds it (12 B).
 // At the end of the backward the host waits for all of that. Then, the GPU idle: clip (norms on one
-// core, and a scaling), AdamW: fused 28 B a parameter, one call a tensor; for-loop about 80 B, which
-// makes and drops two temporaries of every tensor. Nothing goes back: the next unshard reads it.
-// Blocks of the reduce-scatter stream are its own, so that they are free as soon as the host drops
-// them: no record_stream.
+// core, and a scaling), AdamW: fused 28 B a parameter, one call a tensor; for-loop about 80 B,
+// which makes and drops two temporaries of every tensor. Nothing goes back: the next unshard reads
+// it. Blocks of the reduce-scatter stream are its own, so that they are free as soon as the host
+// drops them: no record_stream.
 // H2D bytes a parameter: 8 a micro-batch for the layers, 4 for the root; D2H 4 a micro-batch.
 // Left out: more GPUs, reshard_after_forward false, set_requires_gradient_sync.
 #include <utility>
