@@ -17,12 +17,15 @@ using study::Prediction;
 
 std::int64_t whole(double bytes) { return std::llround(bytes); }
 
-// A value in the type that its option declares; "by version" stays text.
+// A value in the type that its option declares; a word in place of one stays text.
 Json option_json(const plans::Options& options, const plans::OptionSpec& spec) {
   const std::string& text = options.text(spec.name);
+  if (text == "by version" || text == "auto") {
+    return text;
+  }
   switch (spec.kind) {
     case plans::OptionSpec::Kind::kFlag:
-      return text == "true" || text == "false" ? Json(text == "true") : Json(text);
+      return text == "true";
     case plans::OptionSpec::Kind::kCount:
       return options.count(spec.name);
     case plans::OptionSpec::Kind::kNumber:

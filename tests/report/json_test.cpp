@@ -142,6 +142,23 @@ TEST(PredictionJson, SaysWhatWasAsked) {
   EXPECT_EQ(scenario["options"]["optimizer"], "deepspeed_adam");  // defaults too
 }
 
+TEST(PredictionJson, HasEveryOptionOfEveryPlanInItsType) {
+  for (const plans::Plan& plan : plans::registry()) {
+    const plans::Job job = make_job("gpt2", made_up_job().machine, std::string(plan.name));
+    const Json scenario = Json::parse(prediction_json(job, made_up_prediction()))["scenario"];
+    for (const plans::OptionSpec& spec : plan.options) {
+      using Kind = plans::OptionSpec::Kind;
+      const Json& value = scenario["options"][std::string(spec.name)];
+      const bool number = spec.kind == Kind::kCount || spec.kind == Kind::kNumber;
+      EXPECT_TRUE(value == "auto" || value == "by version" ||
+                  (number                     ? value.is_number()
+                   : spec.kind == Kind::kFlag ? value.is_boolean()
+                                              : value.is_string()))
+          << plan.name << "." << spec.name << " is " << value;
+    }
+  }
+}
+
 TEST(PredictionJson, AddsUpALabelOfSeveralCauses) {
   study::Prediction p = made_up_prediction();
   p.spent = {{runtime::Cause::kCpuClip, "clip", Seconds(2)},
