@@ -112,7 +112,7 @@ bool to_boolean(const Node& node, std::string_view what) {
 
 const std::string& to_text(const Node& node, std::string_view what) {
   if (node.kind != Node::Kind::kScalar) {
-    throw InputError(node.place, describe(node, what), "expected text");
+    throw InputError(node.place, describe(node, what), "expected a single value");
   }
   return node.scalar;
 }
@@ -136,11 +136,16 @@ std::string nearest(std::string_view name, const std::vector<std::string>& known
   return best;
 }
 
-std::string suggest(std::string_view name, const std::vector<std::string>& known) {
+std::string suggest(std::string_view name, const std::vector<std::string>& known,
+                    std::string_view otherwise) {
   if (const std::string near = nearest(name, known); !near.empty()) {
     return fmt::format("did you mean '{}'?", near);
   }
-  return known.empty() ? "" : fmt::format("expected one of {}", fmt::join(known, ", "));
+  if (known.empty()) {
+    return otherwise.empty() ? "" : fmt::format("expected {}", otherwise);
+  }
+  return fmt::format("expected one of {}{}{}", fmt::join(known, ", "),
+                     otherwise.empty() ? "" : ", or ", otherwise);
 }
 
 View::View(const Node& node, std::string path, Origins* origins)
@@ -170,7 +175,14 @@ const Node* View::get(std::string_view key) {
 const Node& View::need(std::string_view key) {
   const Node* const node = get(key);
   if (node == nullptr) {
-    throw InputError(place(), fmt::format("{} is missing", name_of(key)));
+    std::vector<std::string> others;
+    std::ranges::copy_if(node_->keys, std::back_inserter(others), [&](const std::string& other) {
+      return std::ranges::find(asked_, other) == asked_.end();
+    });
+    const std::string slip = nearest(key, others);
+    throw InputError(
+        place(), fmt::format("{} is missing", name_of(key)),
+        slip.empty() ? "expected it in this map" : fmt::format("did you mean it by '{}'?", slip));
   }
   return *node;
 }

@@ -4,8 +4,8 @@
 // it marks the keys that were asked for, so that finish() can refuse the others, naming the nearest
 // known key. Refused with a place: repeated keys, unknown keys, a wrong kind of node, YAML anchors
 // and aliases (an alias can multiply a document without bound), tags, several documents in a file,
-// more than kMostNodes nodes, nesting deeper than kDeepest, files above kLargestFile, anything that
-// is not a regular file.
+// more than kMostNodes nodes, nesting deeper than kDeepest, files above kLargestFile, control
+// characters (escaped ones too), anything that is not a regular file.
 //
 // Every value read, and every default taken, is noted in the Origins list that the View carries
 // (for --explain).
@@ -24,7 +24,7 @@
 
 namespace offsim {
 
-inline constexpr std::int64_t kLargestFile = 32 * kMiB;
+inline constexpr std::int64_t kLargestFile = 4 * kMiB;
 inline constexpr std::size_t kMostNodes = 1'000'000;
 inline constexpr int kDeepest = 64;
 
@@ -123,7 +123,8 @@ const std::string& to_text(const Node& node, std::string_view what);
 // The known name nearest to `name` by edit distance, when it is near enough to be a slip of the
 // hand; else empty.
 std::string nearest(std::string_view name, const std::vector<std::string>& known);
-// "did you mean 'x'?" or "expected one of a, b, c".
-std::string suggest(std::string_view name, const std::vector<std::string>& known);
+// "did you mean 'x'?" or "expected one of a, b, c, or `otherwise`".
+std::string suggest(std::string_view name, const std::vector<std::string>& known,
+                    std::string_view otherwise = "");
 
 }  // namespace offsim

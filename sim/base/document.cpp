@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "sim/base/config.h"
+#include "sim/base/text.h"
 
 namespace offsim {
 
@@ -22,9 +23,12 @@ namespace {
 class TreeBuilder {
  public:
   void begin(Node::Kind kind, const Place& place) {
-    expect_value(place, kind == Node::Kind::kMap ? "a map" : "a list");
+    const bool map = kind == Node::Kind::kMap;
+    expect_value(place, map ? "a map" : "a list",
+                 map ? ", or its closing }" : ", or its closing ]");
     if (open_.size() == kDeepest) {
-      throw InputError(place, fmt::format("nested more than {} levels deep", kDeepest));
+      throw InputError(place, "this is nested too deep",
+                       fmt::format("expected at most {} levels", kDeepest));
     }
     open_.push_back({.kind = kind, .place = place});
     count(place);
@@ -38,6 +42,7 @@ class TreeBuilder {
   }
 
   void scalar(const Place& place, std::string text, bool quoted) {
+    refuse_control(place, text);
     if (wants_key()) {
       open_.back().keys.push_back(std::move(text));
       open_.back().key_places.push_back(place);
@@ -48,7 +53,7 @@ class TreeBuilder {
   }
 
   void null(const Place& place) {
-    expect_value(place, "empty");
+    expect_value(place, "empty", "");
     count(place);
     // yaml-cpp puts a value that is not there at the token after it, often lines below: the key's
     // place is better.
@@ -64,15 +69,18 @@ class TreeBuilder {
            open_.back().keys.size() == open_.back().items.size();
   }
 
-  void expect_value(const Place& place, std::string_view got) const {
+  // yaml-cpp takes a bracket that nothing closes for the beginning of a key: `closed` says so too.
+  void expect_value(const Place& place, std::string_view got, std::string_view closed) const {
     if (wants_key()) {
-      throw InputError(place, fmt::format("this key is {}", got), "expected text");
+      throw InputError(place, fmt::format("this key is {}", got),
+                       fmt::format("expected text{}", closed));
     }
   }
 
   void count(const Place& place) {
     if (++nodes_ > kMostNodes) {
-      throw InputError(place, fmt::format("more than {} values in one file", kMostNodes));
+      throw InputError(place, "there are too many values in this file",
+                       fmt::format("expected at most {}", kMostNodes));
     }
   }
 
@@ -81,6 +89,18 @@ class TreeBuilder {
       root_ = std::move(node);
     } else {
       open_.back().items.push_back(std::move(node));
+    }
+  }
+
+  // An escape such as "\e" can write what the file itself may not hold.
+  static void refuse_control(const Place& place, const std::string& text) {
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t length = std::max<std::size_t>(utf8_length(text, at), 1);
+      if (is_control(text, at, length) && text[at] != '\n' && text[at] != '\t') {
+        throw InputError(place, fmt::format("'{}' has a control character", text),
+                         "expected text that can be shown");
+      }
+      at += length;
     }
   }
 
@@ -150,7 +170,8 @@ class YamlEvents : public YAML::EventHandler {
     refuse_tag(mark, tag);
     const auto first = static_cast<std::size_t>(mark.pos);
     if ((text_[first] == '"' || text_[first] == '\'') && !quote_closes(text_, first)) {
-      throw InputError(at(mark), "this text has no closing quote");
+      throw InputError(at(mark), "this text has no closing quote",
+                       fmt::format("expected {} at its end", text_[first]));
     }
     tree_.scalar(at(mark), value, tag == "!");
   }
@@ -220,7 +241,7 @@ Node parse_yaml(const std::string& text, const std::string& file) {
     throw InputError(events.at(error.mark), fmt::format("not YAML: {}", error.msg),
                      indented_by_tab(text, error.mark.line)
                          ? "expected spaces, not a tab, at the start of a line"
-                         : "");
+                         : "expected YAML; does a text need quotes, or a bracket its end?");
   }
   return tree.take();
 }
@@ -232,6 +253,7 @@ Node parse_yaml(const std::string& text, const std::string& file) {
 struct JsonCheck : nlohmann::json_sax<nlohmann::json> {
   std::size_t stopped = 0;  // bytes read up to the error
   std::string wrong;
+  std::string expected = "expected a JSON value";
 
   bool null() override { return true; }
   bool boolean(bool) override { return true; }
@@ -253,10 +275,13 @@ struct JsonCheck : nlohmann::json_sax<nlohmann::json> {
     wrong = error.what();
     const std::size_t detail = wrong.find("syntax error");
     wrong.erase(0, detail != std::string::npos ? detail : wrong.find("] ") + 2);
-    if (const std::size_t read = wrong.find("; last read: "); read != std::string::npos) {
-      wrong.erase(read, wrong.rfind("; expected") > read ? wrong.rfind("; expected") - read
-                                                         : std::string::npos);
+    const std::size_t read = wrong.find("; last read: ");
+    const std::size_t hint = wrong.rfind("; expected");
+    if (hint != std::string::npos && (read == std::string::npos || hint > read)) {
+      expected = wrong.substr(hint + 2);
+      wrong.erase(hint);
     }
+    wrong.erase(std::min(read, wrong.size()));
     return false;
   }
 };
@@ -342,35 +367,12 @@ Node parse_json(const std::string& text, const std::string& file) {
   if (!nlohmann::json::sax_parse(text, &check)) {
     const std::size_t last_read = check.stopped == 0 ? 0 : check.stopped - 1;
     throw InputError(LineCounter(text, file).at(last_read),
-                     fmt::format("not JSON: {}", check.wrong));
+                     fmt::format("not JSON: {}", check.wrong), check.expected);
   }
   return read_valid_json(text, file);
 }
 
 // ---- text
-
-// The bytes of the UTF-8 character that begins at `at`, or 0 when what is there is not UTF-8.
-std::size_t utf8_length(const std::string& text, std::size_t at) {
-  const auto byte = [&](std::size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
-  };
-  const unsigned lead = byte(at);
-  const std::size_t length = lead < 0x80                   ? 1
-                             : lead >= 0xc2 && lead < 0xe0 ? 2
-                             : (lead & 0xf0U) == 0xe0      ? 3
-                             : lead >= 0xf0 && lead < 0xf5 ? 4
-                                                           : 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(at + i) & 0xc0U) != 0x80) {
-      return 0;
-    }
-  }
-  // Overlong forms, surrogates, and characters above U+10FFFF.
-  const unsigned second = byte(at + 1);
-  const bool bad = (lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) ||
-                   (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second >= 0x90);
-  return length > 1 && bad ? 0 : length;
-}
 
 // Refuses what is not text, so that both parsers see UTF-8 with plain line ends and no byte order
 // mark.
@@ -381,10 +383,11 @@ std::string plain_text(const std::string& text, const std::string& file) {
     const std::size_t length = utf8_length(text, at);
     const auto byte = static_cast<unsigned char>(text[at]);
     const bool line_end = byte == '\r' && at + 1 < text.size() && text[at + 1] == '\n';
-    const bool control = (byte < 0x20 && byte != '\n' && byte != '\t' && !line_end) || byte == 0x7f;
-    if (length == 0 || control) {
-      throw InputError(LineCounter(text, file).at(at),
-                       fmt::format("byte 0x{:02x} is not text", byte), "expected UTF-8");
+    const bool blank = byte == '\n' || byte == '\t' || line_end;
+    if (length == 0 || (is_control(text, at, length) && !blank)) {
+      throw InputError(
+          LineCounter(text, file).at(at), fmt::format("byte 0x{:02x} is not text", byte),
+          length == 0 ? "expected UTF-8" : "expected UTF-8 without control characters");
     }
     if (!line_end) {
       out.append(text, at, length);
@@ -405,9 +408,12 @@ void require_file(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::none) {
+    throw InputError({path}, fmt::format("cannot be looked at ({})", error.message()),
+                     "expected a file that this user may read");
+  }
   if (!fs::exists(status)) {
-    throw InputError({path}, "no such file",
-                     error && status.type() == fs::file_type::none ? error.message() : "");
+    throw InputError({path}, "no such file", "expected the path of a file");
   }
   if (!fs::is_regular_file(status)) {
     throw InputError({path},

@@ -2,34 +2,27 @@
 
 #include <fmt/format.h>
 
+#include "sim/base/text.h"
+
 namespace offsim {
 
 namespace {
 
-// A message is one line whatever the input held: control characters are shown as '?', and very long
-// ones are cut.
-std::string one_line(const std::string& text) {
-  constexpr std::size_t kLongest = 600;
-  std::string out;
-  for (const char c : text.substr(0, kLongest)) {
-    out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
-  }
-  if (text.size() > kLongest) {
-    out += " ...";
-  }
-  return out;
-}
+// A message is one line of bounded length, and none of its parts pushes out another.
+constexpr std::size_t kLongestPath = 150;
+constexpr std::size_t kLongestWrong = 300;
+constexpr std::size_t kLongestExpected = 500;
 
 std::string message(const Place& place, const std::string& wrong, const std::string& expected) {
-  std::string out = place.text();
+  std::string out = Place{printable(place.file, kLongestPath), place.line, place.column}.text();
   if (!out.empty()) {
     out += ": ";
   }
-  out += wrong;
+  out += printable(wrong, kLongestWrong);
   if (!expected.empty()) {
-    out += "; " + expected;
+    out += "; " + printable(expected, kLongestExpected);
   }
-  return one_line(out);
+  return out;
 }
 
 }  // namespace

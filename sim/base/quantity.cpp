@@ -44,6 +44,7 @@ constexpr std::array kCountUnits = {Scale{"", 1}, Scale{"k", 1e3}, Scale{"M", 1e
 struct Form {
   std::string_view expected;
   std::span<const Scale> units;
+  double most = std::numeric_limits<double>::max();  // beyond it, a slip
 };
 
 constexpr Form kBytes = {"a size such as '80 GiB' or '141 GB'", kBytesUnits};
@@ -51,10 +52,10 @@ constexpr Form kBandwidth = {"a bandwidth such as '26.0 GB/s'", kBandwidthUnits}
 constexpr Form kTime = {"a time such as '9 us' or '0.4 ms'", kTimeUnits};
 constexpr Form kFlops = {"a rate such as '989 TFLOPS'", kFlopsUnits};
 constexpr Form kElementRate = {"elements a second such as '0.9 G/s'", kElementRateUnits};
-constexpr Form kPrice = {"a price such as '3.35 USD/h'", kPriceUnits};
+constexpr Form kPrice = {"a price such as '3.35 USD/h'", kPriceUnits, 1e6};
 constexpr Form kFraction = {"a percentage such as '3 %'", kFractionUnits};
 constexpr Form kNumber = {"a number such as 0.85", {}};
-constexpr Form kCount = {"a count such as 96, 500k, 10M or 1.5B", kCountUnits};
+constexpr Form kCount = {"a count such as 96, 500k, 10M or 1.5B", kCountUnits, 1e18};
 
 [[noreturn]] void refuse(std::string_view text, std::string_view why, const Form& form,
                          const Place& place) {
@@ -63,7 +64,7 @@ constexpr Form kCount = {"a count such as 96, 500k, 10M or 1.5B", kCountUnits};
 }
 
 // The length of the decimal number that `text` begins with: 12, 0.5, 1e9, 2.5e-3. No hexadecimal,
-// no "inf".
+// no leading zero, no "inf".
 std::size_t number_length(std::string_view text) {
   std::size_t at = 0;
   const auto digits = [&] {
@@ -73,7 +74,7 @@ std::size_t number_length(std::string_view text) {
     }
     return at > first;
   };
-  if (!digits()) {
+  if (!digits() || (at > 1 && text[0] == '0')) {  // 010 may be meant as octal
     return 0;
   }
   std::size_t end = at;
@@ -124,7 +125,7 @@ Split split(std::string_view text, const Form& form, const Place& place) {
     }
     return {number, value, 1};
   }
-  if (unit.starts_with(' ')) {
+  if (unit.size() > 1 && unit.starts_with(' ')) {
     unit.remove_prefix(1);
   }
   const auto* const known = std::find_if(form.units.data(), form.units.data() + form.units.size(),
@@ -138,7 +139,7 @@ Split split(std::string_view text, const Form& form, const Place& place) {
 double parse(std::string_view text, const Form& form, const Place& place) {
   const Split parts = split(text, form, place);
   const double value = parts.value * parts.factor;
-  if (!std::isfinite(value)) {
+  if (value > form.most) {
     refuse(text, "is out of range", form, place);
   }
   return value;
@@ -218,7 +219,7 @@ double parse_count(std::string_view text, const Place& place) {
   const double count = parse(text, kCount, place);
   const double whole = std::round(count);
   // 7.61525B is whole although 7.61525 * 1e9 is not, quite.
-  if (std::abs(count - whole) > 1e-12 * count) {
+  if (std::abs(count - whole) > 4 * std::numeric_limits<double>::epsilon() * count) {
     refuse(text, "is not a whole number", kCount, place);
   }
   return whole;

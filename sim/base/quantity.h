@@ -25,13 +25,13 @@ Seconds parse_time(std::string_view text, const Place& place);
 FlopsPerSecond parse_flops_rate(std::string_view text, const Place& place);
 // "0.9 G/s": elements a second
 ElementsPerSecond parse_element_rate(std::string_view text, const Place& place);
-// "3.35 USD/h"
+// "3.35 USD/h", up to a million
 UsdPerHour parse_price(std::string_view text, const Place& place);
 // "3 %" is 0.03; "0.03" is refused
 double parse_fraction(std::string_view text, const Place& place);
 // A bare finite number: "0.85"
 double parse_number(std::string_view text, const Place& place);
-// A bare whole number, for people: "10M", "1.5B", "500k", "1e9", "96"
+// A bare whole number up to 1e18, for people: "10M", "1.5B", "500k", "1e9", "96"
 double parse_count(std::string_view text, const Place& place);
 
 // Text for people: three significant digits, the unit that reads best.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "sim/base/text.h"
 #include "sim/machine/machine.h"
 #include "sim/machine/parts.h"
 
@@ -61,6 +62,11 @@ Node part(const Catalog& catalog, View& system, std::string_view key, const std:
 // The file of a machine by name or by path.
 Node find_machine(const Catalog& catalog, const std::string& name, const Place& asked_at) {
   if (name.find('/') != std::string::npos || name.ends_with(".yaml")) {
+    std::error_code ignored;
+    if (!std::filesystem::exists(name, ignored)) {
+      throw InputError(asked_at, fmt::format("there is no file '{}'", name),
+                       "expected the path of a machine's YAML file, or a name of the catalog");
+    }
     return load_document(name);
   }
   for (const char* const folder : {"systems/", "measured/"}) {
@@ -68,8 +74,9 @@ Node find_machine(const Catalog& catalog, const std::string& name, const Place& 
       return *std::move(node);
     }
   }
-  throw InputError(asked_at, fmt::format("there is no machine '{}'", name),
-                   suggest(name, machine_names(catalog)));
+  throw InputError(
+      asked_at, fmt::format("there is no machine '{}'", name),
+      suggest(name, machine_names(catalog), fmt::format("a path such as ./{}.yaml", name)));
 }
 
 void build_topology(Machine& m) {
@@ -187,13 +194,17 @@ Machine load_machine(const Catalog& catalog, const std::string& name, const Plac
   std::optional<View> overrides = system.find_map("override");
   const FindLike find_like = [&](const std::string& other, const Place& at) {
     const Node node = find_machine(catalog, other, at);
-    View view(node, "");
-    return view.need("accelerator");
+    Node accelerator = View(node, "").need("accelerator");
+    if (accelerator.kind == Node::Kind::kScalar) {
+      throw InputError(at, fmt::format("machine '{}' has no accelerator of its own", other),
+                       "expected one that was measured");
+    }
+    return accelerator;
   };
 
   Machine m;
   FigureReader figures(m.figures);
-  m.name = std::filesystem::path(name).stem().string();
+  m.name = printable(std::filesystem::path(name).stem().string());
   m.title = system.text("title");
   m.gpus = static_cast<int>(system.integer("gpus", 1, 64));
   const Node accelerator = part(catalog, system, "accelerator", "accelerators", overrides);

@@ -1,5 +1,7 @@
 #include "sim/machine/parts.h"
 
+#include <fmt/format.h>
+
 #include "sim/machine/cost.h"
 
 namespace offsim::machine {
@@ -21,6 +23,17 @@ std::map<std::string, Curve, std::less<>> read_curves(View& parent, std::string_
   }
   map->finish();
   return out;
+}
+
+// Of one core, beside the kernel's other values.
+ElementsPerSecond read_rate(View& of, std::string_view key) {
+  const std::string text = of.text(key);
+  const double rate = as_elements(text, of.place_of(key));
+  if (rate <= 0) {
+    throw InputError(of.place_of(key), fmt::format("{}.{} is '{}'", of.path(), key, text),
+                     "expected more than zero");
+  }
+  return ElementsPerSecond(rate);
 }
 
 }  // namespace
@@ -93,6 +106,10 @@ Framework read_framework(View map, FigureReader& figures) {
   f.gradient_hook = figures.time(map, "gradient_hook");
   f.launch_queue = static_cast<int>(map.integer("launch_queue", 1, 1'000'000));
   f.gpu_rounding = figures.bytes(map, "gpu_rounding");
+  if (f.gpu_rounding.value > Bytes(kGiB)) {
+    throw InputError(map.place_of("gpu_rounding"), "framework.gpu_rounding is above 1 GiB",
+                     "expected the size of the smallest block, such as 512 B");
+  }
   f.gpu_workspace = figures.bytes(map, "gpu_workspace");
   f.indexed = figures.elements(map, "indexed");
   f.pinned_power_of_two = map.boolean("pinned_power_of_two");
@@ -104,9 +121,9 @@ Framework read_framework(View map, FigureReader& figures) {
     View of = kernels.map(name);
     CpuKernel& kernel = f.kernels[name];
     kernel.dram_bytes_per_element = static_cast<double>(of.bytes("bytes").value);
-    kernel.core_rate = parse_element_rate(of.text("core_rate"), of.place_of("core_rate"));
+    kernel.core_rate = read_rate(of, "core_rate");
     if (of.get("scalar_rate") != nullptr) {
-      kernel.scalar_rate = parse_element_rate(of.text("scalar_rate"), of.place_of("scalar_rate"));
+      kernel.scalar_rate = read_rate(of, "scalar_rate");
     }
     kernel.single_core = of.boolean("single_core", false);
     kernel.figure = figures.add(of, kernel.core_rate.value);

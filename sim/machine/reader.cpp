@@ -8,8 +8,27 @@ namespace offsim::machine {
 
 namespace {
 
+// Far from these bounds, times would pass what the engine counts, or sums lose their small parts.
+double within(double value, double least, double most, std::string_view text, const Place& place,
+              std::string_view range) {
+  if (value > 0 && (value < least || value > most)) {
+    throw InputError(place, fmt::format("'{}' is out of range", text),
+                     fmt::format("expected {}", range));
+  }
+  return value;
+}
+
 double as_flops(std::string_view text, const Place& place) {
-  return parse_flops_rate(text, place).value;
+  return within(parse_flops_rate(text, place).value, 1e9, 1e21, text, place,
+                "1 GFLOPS to 1000000 PFLOPS");
+}
+
+double as_share(std::string_view text, const Place& place) {
+  return within(parse_fraction(text, place), 0.001, 2, text, place, "0.1 % to 200 %");
+}
+
+double as_factor(std::string_view text, const Place& place) {
+  return within(parse_number(text, place), 0.001, 1000, text, place, "0.001 to 1000");
 }
 
 // Requires: `text` is what a person wrote at `place`, under the name `what`.
@@ -34,15 +53,33 @@ std::string_view trimmed(std::string_view text) {
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> out;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find(separator), text.size());
-    out.push_back(trimmed(text.substr(0, end)));
-    text.remove_prefix(std::min(end + 1, text.size()));
+  for (std::size_t from = 0; from <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, from), text.size());
+    out.push_back(trimmed(text.substr(from, end - from)));
+    from = end + 1;
   }
   return out;
 }
 
 }  // namespace
+
+double as_bytes(std::string_view text, const Place& place) {
+  return within(static_cast<double>(parse_bytes(text, place).value), 1, 1e15, text, place,
+                "1 B to 1 PB");
+}
+
+double as_bandwidth(std::string_view text, const Place& place) {
+  return within(parse_bandwidth(text, place).value, 1e3, 1e18, text, place, "1 kB/s to 1000 PB/s");
+}
+
+double as_time(std::string_view text, const Place& place) {
+  return within(parse_time(text, place).value, 1e-12, 100, text, place, "0.001 ns to 100 s");
+}
+
+double as_elements(std::string_view text, const Place& place) {
+  return within(parse_element_rate(text, place).value, 1e3, 1e18, text, place,
+                "1 k/s to 1000000 T/s");
+}
 
 FigureId FigureReader::add(View& map, double value, const std::string& title) {
   Figure figure;
@@ -61,6 +98,10 @@ FigureId FigureReader::add(View& map, double value, const std::string& title) {
   }
   figure.spread = map.has("spread") ? map.fraction("spread") : default_spread(figure.source);
   map.get("spread");  // known, whether given or not
+  if (figure.spread > 1) {
+    throw InputError(map.place_of("spread"), map.path() + ".spread is above 100 %",
+                     "expected a smaller one");
+  }
   figure.value = value;
   figure.name = map.path();
   figure.title = title;
@@ -110,13 +151,13 @@ Known<ElementsPerSecond> FigureReader::elements(View& in, std::string_view key) 
 
 Known<double> FigureReader::fraction(View& in, std::string_view key) {
   Known<double> out;
-  out.value = value(in, key, parse_fraction, out.figure);
+  out.value = value(in, key, as_share, out.figure);
   return out;
 }
 
 Known<double> FigureReader::number(View& in, std::string_view key) {
   Known<double> out;
-  out.value = value(in, key, parse_number, out.figure);
+  out.value = value(in, key, as_factor, out.figure);
   return out;
 }
 
@@ -127,13 +168,15 @@ FigureReader::Table FigureReader::table(View& in, std::string_view key,
   const std::string what = map.path() + ".rows";
   Table out;
   double largest = 0;
-  Place place{block.place.file, block.place.line, 1};  // of the '|'; the rows follow it
-  for (const std::string_view line : split(to_text(block, what), '\n')) {
-    ++place.line;
+  std::string_view text = to_text(block, what);
+  text.remove_suffix(text.ends_with('\n') ? 1 : 0);
+  Place place = block.place;  // of the '|'; the rows follow it
+  for (const std::string_view line : split(text, '\n')) {
+    place = {place.file, place.line + 1, 1};
     const std::vector<std::string_view> cells = split(line, ',');
     if (cells.size() != columns.size()) {
-      throw InputError(place, fmt::format("'{}' in {} has {} cells", line, what, cells.size()),
-                       fmt::format("expected {}, separated by commas", columns.size()));
+      throw InputError(place, fmt::format("'{}' is not a row of {}", line, what),
+                       fmt::format("expected {} cells, separated by commas", columns.size()));
     }
     std::vector<double>& values = out.rows.emplace_back();
     for (std::size_t i = 0; i < columns.size(); ++i) {

@@ -3,7 +3,8 @@
 // A figure is {value: 55 GB/s, source: measured, spread: 3 %, from: raw/records.jsonl}; in place of
 // the value a curve has points: [[1 MiB, 34.2 GB/s], ...] and a table rows: a block of text, one
 // row a line, cells separated by commas (yaml-cpp reads a block five times faster than lists).
-// `spread` may be left out. Values are positive; the x of a curve ascends.
+// `spread` may be left out, and is at most 100 %. Values are positive and of a size that a machine
+// may have; the x of a curve ascends.
 #pragma once
 
 #include <string>
@@ -18,18 +19,12 @@ namespace offsim::machine {
 
 using Parse = double (*)(std::string_view text, const Place& place);
 
-inline double as_bytes(std::string_view text, const Place& place) {
-  return static_cast<double>(parse_bytes(text, place).value);
-}
-inline double as_bandwidth(std::string_view text, const Place& place) {
-  return parse_bandwidth(text, place).value;
-}
-inline double as_time(std::string_view text, const Place& place) {
-  return parse_time(text, place).value;
-}
-inline double as_elements(std::string_view text, const Place& place) {
-  return parse_element_rate(text, place).value;
-}
+// Each within what a machine of any kind may have: 1 B to 1 PB, 1 kB/s to 1 EB/s, 1 ps to 100 s,
+// 1 k/s to 1 E/s. Zero is left to the reader, which refuses it by the figure's name.
+double as_bytes(std::string_view text, const Place& place);
+double as_bandwidth(std::string_view text, const Place& place);
+double as_time(std::string_view text, const Place& place);
+double as_elements(std::string_view text, const Place& place);
 
 class FigureReader {
  public:

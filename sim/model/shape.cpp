@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "sim/base/text.h"
 #include "sim/model/tensors.h"
 
 namespace offsim::model {
@@ -21,6 +22,7 @@ constexpr std::int64_t kMostTokens = 100'000'000;  // vocabulary
 constexpr std::int64_t kLongest = 1'000'000'000;   // positions, windows
 constexpr double kMostParameters = 1e15;           // keeps every count of bytes far inside int64
 
+// Only listed, never "did you mean": mixtral is no slip of mistral.
 constexpr std::string_view kSupported = "gpt2, llama, mistral, qwen2, qwen3";
 
 struct Named {
@@ -57,6 +59,23 @@ bool present(View& config, std::string_view key) {
   return node != nullptr && node->kind != Node::Kind::kNull;
 }
 
+// The texts of a list; none where the key is absent.
+std::vector<const Node*> texts(View& config, std::string_view key) {
+  if (!present(config, key)) {
+    return {};
+  }
+  const Node& list = config.need(key);
+  if (list.kind != Node::Kind::kList) {
+    throw InputError(list.place, fmt::format("{} is not a list", key), "expected [NAME, ...]");
+  }
+  std::vector<const Node*> out;
+  for (const Node& item : list.items) {
+    to_text(item, key);
+    out.push_back(&item);
+  }
+  return out;
+}
+
 bool flag(View& config, std::string_view key, bool fallback) {
   return present(config, key) ? config.boolean(key) : fallback;
 }
@@ -80,7 +99,7 @@ Architecture read_architecture(View& config) {
   }
   throw InputError(config.place_of("model_type"),
                    fmt::format("architecture '{}' is not supported yet", type),
-                   fmt::format("supported: {}", kSupported));
+                   fmt::format("expected one of {}", kSupported));
 }
 
 // A supported model_type does not make a supported model: these keys announce another computation.
@@ -108,14 +127,11 @@ void refuse_other_models(View& config) {
                        "expected a decoder alone");
     }
   }
-  const Node* classes = config.get("architectures");
-  if (classes != nullptr && classes->kind == Node::Kind::kList) {
-    for (const Node& item : classes->items) {
-      const std::string& name = to_text(item, "architectures");
-      if (!name.ends_with("ForCausalLM") && !name.ends_with("LMHeadModel")) {
-        throw InputError(item.place, fmt::format("{} has no language-model head", name),
-                         "expected a class that ends in ForCausalLM or LMHeadModel");
-      }
+  for (const Node* item : texts(config, "architectures")) {
+    const std::string& name = item->scalar;
+    if (!name.ends_with("ForCausalLM") && !name.ends_with("LMHeadModel")) {
+      throw InputError(item->place, fmt::format("'{}' has no language-model head", name),
+                       "expected a class that ends in ForCausalLM or LMHeadModel");
     }
   }
 }
@@ -171,21 +187,18 @@ void read_gpt2(View& config, Shape& shape) {
 
 // The kind of all layers, where the file lists it layer by layer; empty where it does not.
 std::string layer_type(View& config) {
-  const Node* types = config.get("layer_types");
-  if (types == nullptr || types->kind != Node::Kind::kList || types->items.empty()) {
-    return "";
-  }
-  const std::string& first = to_text(types->items.front(), "layer_types");
-  for (const Node& item : types->items) {
-    const std::string& type = to_text(item, "layer_types");
+  std::string first;
+  for (const Node* item : texts(config, "layer_types")) {
+    const std::string& type = item->scalar;
     if (type != "full_attention" && type != "sliding_attention") {
-      throw InputError(item.place, fmt::format("layer type '{}' is not supported", type),
+      throw InputError(item->place, fmt::format("layer type '{}' is not supported", type),
                        "expected full_attention or sliding_attention");
     }
-    if (type != first) {
-      throw InputError(item.place, "some layers have a sliding window and some do not",
+    if (!first.empty() && type != first) {
+      throw InputError(item->place, "some layers have a sliding window and some do not",
                        "expected layers that are all alike");
     }
+    first = type;
   }
   return first;
 }
@@ -306,7 +319,7 @@ Shape read_config(const std::string& path) {
   const std::filesystem::path file(path);
   const std::filesystem::path named =
       file.filename() == "config.json" && file.has_parent_path() ? file.parent_path() : file.stem();
-  return read_config(load_document(path), named.filename().string());
+  return read_config(load_document(path), printable(named.filename().string()));
 }
 
 }  // namespace offsim::model

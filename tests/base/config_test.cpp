@@ -129,7 +129,7 @@ const std::string kNumberForm = "; expected a number such as 0.85, not negative"
 INSTANTIATE_TEST_SUITE_P(
     Table, RefusedValue,
     testing::Values(
-        BadValue{"Missing", "x: 1", kInteger, "3: w.k is missing"},
+        BadValue{"Missing", "x: 1", kInteger, "3: w.k is missing; expected it in this map"},
         BadValue{"BelowRange", "k: 0", kInteger, "6: w.k is '0'" + kWhole},
         BadValue{"AboveRange", "k: 101", kInteger, "6: w.k is '101'" + kWhole},
         BadValue{"Negative", "k: -5", kInteger, "6: w.k is '-5'" + kWhole},
@@ -157,8 +157,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadValue{"One", "k: 1", kBoolean, "6: w.k is '1'; expected true or false"},
         BadValue{"QuotedTrue", "k: 'true'", kBoolean,
                  "6: w.k is the text 'true'; expected true or false"},
-        BadValue{"ListForText", "k: [a]", kText, "6: w.k is a list; expected text"},
-        BadValue{"NothingForText", "k: ~", kText, "3: w.k is empty; expected text"},
+        BadValue{"ListForText", "k: [a]", kText, "6: w.k is a list; expected a single value"},
+        BadValue{"NothingForText", "k: ~", kText, "3: w.k is empty; expected a single value"},
         BadValue{"BareSize", "k: 80", kBytes,
                  "6: '80' has no unit; expected a size such as '80 GiB' or '141 GB'"},
         BadValue{"ScalarForMap", "k: 5", kMap, "6: w.k is '5'; expected a map"},
@@ -174,6 +174,16 @@ INSTANTIATE_TEST_SUITE_P(
                  },
                  "6: w.k is 'z'; expected one of fast, slow"}),
     [](const auto& test) { return test.param.name; });
+
+TEST(View, FindsTheSlipOfAMissingKey) {
+  const Node root = yaml("titel: x\nlabel: y");
+  View view(root, "");
+  EXPECT_EQ(message_of([&] { view.text("title"); }),
+            "f:1:1: title is missing; did you mean it by 'titel'?");
+  view.get("titel");  // a key of its own
+  EXPECT_EQ(message_of([&] { view.text("title"); }),
+            "f:1:1: title is missing; expected it in this map");
+}
 
 TEST(View, NamesTheFileWhenItIsNoMap) {
   const Node root = yaml("[1, 2]");

@@ -96,7 +96,7 @@ TEST(Document, BoundsAreTight) {
     EXPECT_EQ(message_of([&] { parse_document(nested(kDeepest), "f", syntax); }),
               "(nothing was refused)");
     EXPECT_EQ(message_of([&] { parse_document(nested(kDeepest + 1), "f", syntax); }),
-              "f:1:65: nested more than 64 levels deep");
+              "f:1:65: this is nested too deep; expected at most 64 levels");
   }
   std::string many = "[";
   for (std::size_t i = 0; i < kMostNodes - 2; ++i) {
@@ -105,7 +105,7 @@ TEST(Document, BoundsAreTight) {
   EXPECT_EQ(message_of([&] { parse_document(many + "1]", "f", Syntax::kJson); }),
             "(nothing was refused)");
   EXPECT_EQ(message_of([&] { parse_document(many + "1,1]", "f", Syntax::kJson); }),
-            "f:1:2000000: more than 1000000 values in one file");
+            "f:1:2000000: there are too many values in this file; expected at most 1000000");
 }
 
 struct BadDocument {
@@ -132,6 +132,9 @@ const std::string kOneDocument =
     "the document has ended before this; expected one document in a file, the keys of a map in one "
     "column";
 const std::string kTab = "; expected spaces, not a tab, at the start of a line";
+const std::string kNotYaml = "; expected YAML; does a text need quotes, or a bracket its end?";
+const std::string kText = "; expected UTF-8 without control characters";
+const std::string kValue = "; expected a JSON value";
 const std::string kNotJson = "not JSON: syntax error while parsing ";
 
 INSTANTIATE_TEST_SUITE_P(
@@ -150,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadDocument{"AnchorOnList", kYaml, "a: &x [1]\n", "f:1:4: " + kAnchor},
         BadDocument{"AnchorOnNothing", kYaml, "a: &x\n", "f:1:4: " + kAnchor},
         BadDocument{"AliasOfNothing", kYaml, "a: *x\n",
-                    "f:1:4: not YAML: the referenced anchor is not defined"},
+                    "f:1:4: not YAML: the referenced anchor is not defined" + kNotYaml},
         BadDocument{"Tag", kYaml, "a: !!int 1\n",
                     "f:1:4: tags (tag:yaml.org,2002:int) are not accepted; expected a plain value"},
         BadDocument{"TagOfText", kYaml, "a: ! 5\n",
@@ -167,29 +170,37 @@ INSTANTIATE_TEST_SUITE_P(
                     "f:2:3: not YAML: illegal map value" + kTab},
         BadDocument{"TabAfterSpaces", kYaml, "a:\n  b: 1\n \tc: 2\n",
                     "f:3:2: not YAML: illegal tab when looking for indentation" + kTab},
-        BadDocument{"DeeperKey", kYaml, "a: 1\n  b: 2\n", "f:2:4: not YAML: illegal map value"},
-        BadDocument{"TwoColons", kYaml, "a: b: c\n", "f:1:5: not YAML: illegal map value"},
+        BadDocument{"DeeperKey", kYaml, "a: 1\n  b: 2\n",
+                    "f:2:4: not YAML: illegal map value" + kNotYaml},
+        BadDocument{"TwoColons", kYaml, "a: b: c\n",
+                    "f:1:5: not YAML: illegal map value" + kNotYaml},
         BadDocument{"NoBlankAfterColon", kYaml, "a:1\nb: 2\n",
-                    "f:2:2: not YAML: illegal map value"},
+                    "f:2:2: not YAML: illegal map value" + kNotYaml},
         BadDocument{"OpenList", kYaml, "a: [1, 2\n",
-                    "f:2:1: not YAML: end of sequence flow not found"},
-        BadDocument{"OpenMap", kYaml, "a: {b: 1\n", "f:2:1: not YAML: end of map flow not found"},
-        BadDocument{"StrayBracket", kYaml, "a: ]\n", "f:1:4: not YAML: illegal flow end"},
-        BadDocument{"OpenQuote", kYaml, "a: \"x\n", "f:1:4: this text has no closing quote"},
+                    "f:2:1: not YAML: end of sequence flow not found" + kNotYaml},
+        BadDocument{"OpenMap", kYaml, "a: {b: 1\n",
+                    "f:2:1: not YAML: end of map flow not found" + kNotYaml},
+        BadDocument{"StrayBracket", kYaml, "a: ]\n",
+                    "f:1:4: not YAML: illegal flow end" + kNotYaml},
+        BadDocument{"OpenQuote", kYaml, "a: \"x\n",
+                    "f:1:4: this text has no closing quote; expected \" at its end"},
         BadDocument{"OpenSingleQuote", kYaml, "a: 'it''s\n",
-                    "f:1:4: this text has no closing quote"},
-        BadDocument{"OpenQuoteAtOnce", kYaml, "a: \"x", "f:1:6: not YAML: illegal EOF in scalar"},
+                    "f:1:4: this text has no closing quote; expected ' at its end"},
+        BadDocument{"OpenQuoteAtOnce", kYaml, "a: \"x",
+                    "f:1:6: not YAML: illegal EOF in scalar" + kNotYaml},
         BadDocument{"BadEscape", kYaml, "a: \"\\q\"\n",
-                    "f:1:7: not YAML: unknown escape character: q"},
-        BadDocument{"AtSign", kYaml, "a: @x\n", "f:1:4: not YAML: unknown token"},
-        BadDocument{"ListAsKey", kYaml, "? [1]\n: 2\n", "f:1:3: this key is a list; expected text"},
-        BadDocument{"MapAsKey", kYaml, "{a: 1}: 2\n", "f:1:1: this key is a map; expected text"},
+                    "f:1:7: not YAML: unknown escape character: q" + kNotYaml},
+        BadDocument{"AtSign", kYaml, "a: @x\n", "f:1:4: not YAML: unknown token" + kNotYaml},
+        BadDocument{"ListAsKey", kYaml, "? [1]\n: 2\n",
+                    "f:1:3: this key is a list; expected text, or its closing ]"},
+        BadDocument{"MapAsKey", kYaml, "{a: 1}: 2\n",
+                    "f:1:1: this key is a map; expected text, or its closing }"},
         BadDocument{"NoKey", kYaml, ": 5\n", "f:1:1: this key is empty; expected text"},
         BadDocument{"NullKey", kYaml, "null: 5\n", "f:1:1: this key is empty; expected text"},
         BadDocument{"TooNew", kYaml, "%YAML 3.0\n---\na: 1\n",
-                    "f:1:1: not YAML: YAML major version too large"},
+                    "f:1:1: not YAML: YAML major version too large" + kNotYaml},
         BadDocument{"NulByte", kYaml, std::string("a: 1\nb: \0", 9),
-                    "f:2:4: byte 0x00 is not text; expected UTF-8"},
+                    "f:2:4: byte 0x00 is not text" + kText},
         BadDocument{"Latin1", kYaml, "a: caf\xe9\n",
                     "f:1:7: byte 0xe9 is not text; expected UTF-8"},
         BadDocument{"CutCharacter", kYaml, "a: \xe2\x82",
@@ -206,10 +217,17 @@ INSTANTIATE_TEST_SUITE_P(
                     "\xff\xfe"
                     "a",
                     "f:1:1: byte 0xff is not text; expected UTF-8"},
-        BadDocument{"Escape", kYaml, "a: \x1b[1m\n",
-                    "f:1:4: byte 0x1b is not text; expected UTF-8"},
+        BadDocument{"Escape", kYaml, "a: \x1b[1m\n", "f:1:4: byte 0x1b is not text" + kText},
+        BadDocument{"ControlOfTwoBytes", kYaml,
+                    "a: \xc2\x9b"
+                    "1m\n",
+                    "f:1:4: byte 0xc2 is not text" + kText},
+        BadDocument{"EscapedEscape", kYaml, "a: \"\\e[1m\"\n",
+                    "f:1:4: '?[1m' has a control character; expected text that can be shown"},
+        BadDocument{"UnclosedAtOnce", kYaml, "[1, 2",
+                    "f:1:1: this key is a list; expected text, or its closing ]"},
         BadDocument{"LoneCarriageReturn", kYaml, "a: 1\rb: 2\n",
-                    "f:1:5: byte 0x0d is not text; expected UTF-8"}),
+                    "f:1:5: byte 0x0d is not text" + kText}),
     [](const auto& test) { return test.param.name; });
 
 INSTANTIATE_TEST_SUITE_P(
@@ -227,13 +245,13 @@ INSTANTIATE_TEST_SUITE_P(
             "NoColon", kJson, "{\"a\" 1}",
             "f:1:6: " + kNotJson + "object separator - unexpected number literal; expected ':'"},
         BadDocument{"NotANumber", kJson, "{\"a\": NaN}",
-                    "f:1:7: " + kNotJson + "value - invalid literal"},
+                    "f:1:7: " + kNotJson + "value - invalid literal" + kValue},
         BadDocument{"LeadingZero", kJson, "[01]",
                     "f:1:3: " + kNotJson + "array - unexpected number literal; expected ']'"},
         BadDocument{"Overflow", kJson, "{\"a\": 1e999}",
-                    "f:1:11: not JSON: number overflow parsing '1e999'"},
+                    "f:1:11: not JSON: number overflow parsing '1e999'" + kValue},
         BadDocument{"Word", kJson, "{\"a\":\n tru}",
-                    "f:2:5: " + kNotJson + "value - invalid literal"},
+                    "f:2:5: " + kNotJson + "value - invalid literal" + kValue},
         BadDocument{"TwoDocuments", kJson, "{} {}",
                     "f:1:4: " + kNotJson + "value - unexpected '{'; expected end of input"},
         BadDocument{"RepeatedKey", kJson, "{\"a\": 1,\n \"a\": 2}",
@@ -243,23 +261,40 @@ INSTANTIATE_TEST_SUITE_P(
         BadDocument{"LoneSurrogate", kJson, "[\"\\ud800\"]",
                     "f:1:9: " + kNotJson +
                         "value - invalid string: surrogate U+D800..U+DBFF must be followed by "
-                        "U+DC00..U+DFFF"},
+                        "U+DC00..U+DFFF" +
+                        kValue},
         BadDocument{"LineBreakInText", kJson, "[\"a\nb\"]",
                     "f:1:4: " + kNotJson +
                         "value - invalid string: control character U+000A (LF) must be escaped to "
-                        "\\u000A or \\n"},
+                        "\\u000A or \\n" +
+                        kValue},
+        BadDocument{"EscapedNul", kJson, "{\"a\": \"x\\u0000\"}",
+                    "f:1:7: 'x?' has a control character; expected text that can be shown"},
         BadDocument{"SingleQuotes", kJson, "{'a': 1}",
                     "f:1:2: " + kNotJson + "object key - invalid literal; expected string literal"},
         BadDocument{"NulByte", kJson, std::string("{}\0", 3),
-                    "f:1:3: byte 0x00 is not text; expected UTF-8"}),
+                    "f:1:3: byte 0x00 is not text" + kText}),
     [](const auto& test) { return test.param.name; });
+
+TEST(Document, LineBreaksAndTabsMayBeWrittenAsEscapes) {
+  const Node root = parse_document("a: \"x\\n\\ty\"", "f", Syntax::kYaml);
+  EXPECT_EQ(root.find("a")->scalar, "x\n\ty");
+}
 
 TEST(ReadFile, WantsARegularFile) {
   EXPECT_EQ(message_of([] { read_file("/no/such/file.yaml"); }),
-            "/no/such/file.yaml: no such file");
+            "/no/such/file.yaml: no such file; expected the path of a file");
   EXPECT_EQ(message_of([] { read_file("/"); }), "/: this is a folder; expected a file");
   EXPECT_EQ(message_of([] { read_file("/dev/zero"); }),
             "/dev/zero: this is a device or a pipe; expected a file");
+  const std::string loop = testing::TempDir() + "offsim_loop.yaml";
+  std::filesystem::remove(loop);
+  std::filesystem::create_symlink(loop, loop);
+  EXPECT_EQ(message_of([&] { read_file(loop); }),
+            loop +
+                ": cannot be looked at (Too many levels of symbolic links); expected a file that "
+                "this user may read");
+  std::filesystem::remove(loop);
 }
 
 class TemporaryFile {
@@ -284,7 +319,7 @@ TEST(ReadFile, SizeIsBoundedToTheByte) {
   EXPECT_EQ(read_file(path).size(), static_cast<std::size_t>(kLargestFile));
   std::filesystem::resize_file(path, kLargestFile + 1);
   EXPECT_EQ(message_of([&] { read_file(path); }),
-            path + ": 33554433 bytes are too many; expected at most 32 MiB");
+            path + ": 4194305 bytes are too many; expected at most 4 MiB");
 }
 
 TEST(LoadDocument, EndingChoosesTheSyntax) {

@@ -20,9 +20,14 @@ TEST(InputError, StaysOneLine) {
 }
 
 TEST(InputError, CutsWhatNobodyReads) {
-  const std::string message = InputError({}, std::string(10'000, 'x')).what();
-  EXPECT_LT(message.size(), 700U);
-  EXPECT_THAT(message, testing::EndsWith(" ..."));
+  const std::string long_one(10'000, 'x');
+  const std::string message =
+      InputError({long_one, 3, 14}, "key '" + long_one + "' is unknown", long_one + " y").what();
+  EXPECT_LT(message.size(), 1000U);
+  // Each part keeps its beginning and its end: the place, what is wrong, what was expected.
+  EXPECT_THAT(message,
+              testing::MatchesRegex("x+ \\.\\.\\. x+:3:14: key 'x+ \\.\\.\\. x+' is unknown; "
+                                    "x+ \\.\\.\\. x+ y"));
 }
 
 TEST(SimAssert, NamesConditionAndReason) {

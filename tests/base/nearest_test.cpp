@@ -34,6 +34,9 @@ TEST(Suggest, AsksOrLists) {
   EXPECT_EQ(suggest("megatrian", kPlans), "did you mean 'megatrain'?");
   EXPECT_EQ(suggest("x", {"a1", "b2", "c3"}), "expected one of a1, b2, c3");
   EXPECT_EQ(suggest("x", {}), "");
+  EXPECT_EQ(suggest("megatrian", kPlans, "a path"), "did you mean 'megatrain'?");
+  EXPECT_EQ(suggest("x", {"a1", "b2"}, "a path"), "expected one of a1, b2, or a path");
+  EXPECT_EQ(suggest("x", {}, "a path"), "expected a path");
 }
 
 RC_GTEST_PROP(Nearest, OneEditAlwaysLeadsBack, ()) {

@@ -40,6 +40,7 @@ TEST(Quantity, ReadsEveryKind) {
   EXPECT_EQ(parse_flops_rate("989 TFLOPS", kHere), FlopsPerSecond(989e12));
   EXPECT_EQ(parse_element_rate("0.5 G/s", kHere), ElementsPerSecond(5e8));
   EXPECT_EQ(parse_price("3.35 USD/h", kHere), UsdPerHour(3.35));
+  EXPECT_EQ(parse_price("1e6 USD/h", kHere), UsdPerHour(1e6));
   EXPECT_EQ(parse_fraction("25 %", kHere), 0.25);
   EXPECT_EQ(parse_fraction("150%", kHere), 1.5);
   EXPECT_EQ(parse_number("0.85", kHere), 0.85);
@@ -52,6 +53,7 @@ TEST(Quantity, CountsAreWhole) {
   EXPECT_EQ(parse_count("10M", kHere), 1e7);
   EXPECT_EQ(parse_count("1.5B", kHere), 1.5e9);
   EXPECT_EQ(parse_count("1e9", kHere), 1e9);
+  EXPECT_EQ(parse_count("1e18", kHere), 1e18);
   EXPECT_EQ(parse_count("7.61525B", kHere), 7'615'250'000);
 }
 
@@ -98,6 +100,11 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"Plus", kSize, "+1 B", "'+1 B' is not a quantity" + kSizeForm},
         Refused{"BlankBefore", kSize, " 1 B", "' 1 B' is not a quantity" + kSizeForm},
         Refused{"BlankAfter", kSize, "1 B ", "'1 B ' has an unknown unit" + kSizeForm},
+        Refused{"OctalSize", kSize, "010 B", "'010 B' is not a quantity" + kSizeForm},
+        Refused{"OctalNumber", kNumber, "00.5", "'00.5' is not a quantity" + kNumberForm},
+        Refused{"BlankAfterCount", kCount, "4 ", "'4 ' has an unknown unit" + kCountForm},
+        Refused{"NearlyWhole", kCount, "2.0000000000001",
+                "'2.0000000000001' is not a whole number" + kCountForm},
         Refused{"TwoBlanks", kSize, "1  B", "'1  B' has an unknown unit" + kSizeForm},
         Refused{"Commas", kSize, "1,000 B", "'1,000 B' has an unknown unit" + kSizeForm},
         Refused{"Underscores", kSize, "1_000 B", "'1_000 B' has an unknown unit" + kSizeForm},
@@ -129,6 +136,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refused{"HalfExponent", kNumber, "1e", "'1e' is not a number" + kNumberForm},
         Refused{"RateOverflow", kFlops, "1e300 PFLOPS",
                 "'1e300 PFLOPS' is out of range; expected a rate such as '989 TFLOPS'"},
+        Refused{"PriceOfAWorld", kPrice, "1e300 USD/h",
+                "'1e300 USD/h' is out of range; expected a price such as '3.35 USD/h'"},
+        Refused{"MoreThanAnyoneCounts", kCount, "1.1e18", "'1.1e18' is out of range" + kCountForm},
         Refused{"HalfAThing", kCount, "0.5", "'0.5' is not a whole number" + kCountForm},
         Refused{"FractionOfCount", kCount, "1.0001k",
                 "'1.0001k' is not a whole number" + kCountForm},

@@ -46,7 +46,8 @@ TEST(Reader, AnUnknownPartGetsTheNearest) {
 }
 
 TEST(Reader, AMissingKeyIsNamed) {
-  EXPECT_EQ(message("title: probe\n"), "systems/probe.yaml:1:1: gpus is missing");
+  EXPECT_EQ(message("title: probe\n"),
+            "systems/probe.yaml:1:1: gpus is missing; expected it in this map");
 }
 
 TEST(Reader, AnUnknownKeyGetsTheNearest) {
@@ -56,13 +57,13 @@ TEST(Reader, AnUnknownKeyGetsTheNearest) {
 
 TEST(Reader, AFigureNeedsASource) {
   EXPECT_EQ(message(with_override("  host:\n    dram: {value: 100 GB/s}\n")),
-            "systems/probe.yaml:9:11: host.dram.source is missing");
+            "systems/probe.yaml:9:11: host.dram.source is missing; expected it in this map");
   EXPECT_EQ(message(with_override(
                 "  host:\n    dram: {value: 100 GB/s, source: guessed, from: somewhere}\n")),
             "systems/probe.yaml:9:37: host.dram.source is 'guessed'; expected one of measured, "
             "datasheet, published, assumed");
   EXPECT_EQ(message(with_override("  host:\n    dram: {value: 100 GB/s, source: assumed}\n")),
-            "systems/probe.yaml:9:11: host.dram.from is missing");
+            "systems/probe.yaml:9:11: host.dram.from is missing; expected it in this map");
   EXPECT_EQ(
       message(with_override("  host:\n    dram: {value: 100 GB/s, source: assumed, from: ''}\n")),
       "systems/probe.yaml:9:52: host.dram.from is empty; expected a file, an address, or the "
@@ -93,8 +94,62 @@ TEST(Reader, ATableNamesTheLine) {
                                   "      rows: |\n"
                                   "        1024, 1024, 1024, 70 us\n"
                                   "        1024, 1024, 70 us\n")),
-            "systems/probe.yaml:14:1: '1024, 1024, 70 us' in accelerator.gemm.rows has 3 cells; "
-            "expected 4, separated by commas");
+            "systems/probe.yaml:14:1: '1024, 1024, 70 us' is not a row of accelerator.gemm.rows; "
+            "expected 4 cells, separated by commas");
+  EXPECT_EQ(message(with_override("  accelerator:\n"
+                                  "    gemm:\n"
+                                  "      source: assumed\n"
+                                  "      from: a test of tables\n"
+                                  "      rows: |\n"
+                                  "        1024, 1024, 1024, 70 us,\n")),
+            "systems/probe.yaml:13:1: '1024, 1024, 1024, 70 us,' is not a row of "
+            "accelerator.gemm.rows; expected 4 cells, separated by commas");
+}
+
+// The engine sums rates and times: what no machine has would overflow them, or vanish beside them.
+TEST(Reader, AFigureOutOfAnyMachinesRangeIsRefused) {
+  const auto figure = [](const std::string& part, const std::string& key,
+                         const std::string& value) {
+    return message(with_override("  " + part + ": {" + key + ": {value: " + value +
+                                 ", source: assumed, from: a test of bounds}}\n"));
+  };
+  const auto range = [](const std::string& column, const std::string& value,
+                        const std::string& expected) {
+    return "systems/probe.yaml:8:" + column + ": '" + value + "' is out of range; expected " +
+           expected;
+  };
+  EXPECT_EQ(figure("link", "h2d", "1e-9 GB/s"), range("23", "1e-9 GB/s", "1 kB/s to 1000 PB/s"));
+  EXPECT_EQ(figure("host", "dram", "1e4 PB/s"), range("24", "1e4 PB/s", "1 kB/s to 1000 PB/s"));
+  EXPECT_EQ(figure("host", "memory", "9223372036854775807 B"),
+            range("26", "9223372036854775807 B", "1 B to 1 PB"));
+  EXPECT_EQ(figure("framework", "launch", "101 s"), range("31", "101 s", "0.001 ns to 100 s"));
+  EXPECT_EQ(figure("framework", "indexed", "1 /s"), range("32", "1 /s", "1 k/s to 1000000 T/s"));
+  EXPECT_EQ(figure("host", "core_speed", "1e-300"), range("30", "1e-300", "0.001 to 1000"));
+  EXPECT_EQ(figure("accelerator", "gemm", "201 %"), range("31", "201 %", "0.1 % to 200 %"));
+  EXPECT_EQ(figure("accelerator", "memory_bandwidth", "1 kB/s"), "");
+  EXPECT_EQ(figure("accelerator", "gemm", "200 %"), "");
+  EXPECT_EQ(figure("framework", "gpu_rounding", "2 GiB"),
+            "systems/probe.yaml:8:29: framework.gpu_rounding is above 1 GiB; expected the size of "
+            "the smallest block, such as 512 B");
+  EXPECT_EQ(message(with_override("  host: {memory: {value: 1 GiB, spread: 101 %, source: assumed, "
+                                  "from: a test of bounds}}\n")),
+            "systems/probe.yaml:8:41: host.memory.spread is above 100 %; expected a smaller one");
+}
+
+TEST(Reader, AKernelOfTheCpuHasARate) {
+  EXPECT_EQ(
+      message(with_override("  framework: {kernels: {copy_f32: {bytes: 12 B, core_rate: 0 G/s, "
+                            "source: assumed, from: a test of rates}}}\n")),
+      "systems/probe.yaml:8:60: framework.kernels.copy_f32.core_rate is '0 G/s'; expected "
+      "more than zero");
+}
+
+TEST(Reader, ALikenessIsOfAMeasuredMachine) {
+  EXPECT_EQ(
+      message(with_override("  accelerator: {like: {machine: dgx-h100, source: assumed, from: "
+                            "a test of likeness}}\n")),
+      "systems/probe.yaml:8:33: machine 'dgx-h100' has no accelerator of its own; expected "
+      "one that was measured");
 }
 
 TEST(Reader, AnOwnFigureStandsBeforeTheLikeness) {

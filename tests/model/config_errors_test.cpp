@@ -56,12 +56,16 @@ TEST_P(BadEdit, IsRefused) {
 }
 
 const Edit kNumbers[] = {
-    {R"("num_hidden_layers": 4,)", "", "bad.json:1:1: num_hidden_layers is missing"},
-    {R"("hidden_size": 64,)", "", "bad.json:1:1: hidden_size is missing"},
-    {R"("num_attention_heads": 8,)", "", "bad.json:1:1: num_attention_heads is missing"},
-    {R"("intermediate_size": 100,)", "", "bad.json:1:1: intermediate_size is missing"},
-    {R"("vocab_size": 1000,)", "", "bad.json:1:1: vocab_size is missing"},
-    {R"("max_position_embeddings": 2048,)", "", "bad.json:1:1: max_position_embeddings is missing"},
+    {R"("num_hidden_layers": 4,)", "",
+     "bad.json:1:1: num_hidden_layers is missing; expected it in this map"},
+    {R"("hidden_size": 64,)", "", "bad.json:1:1: hidden_size is missing; expected it in this map"},
+    {R"("num_attention_heads": 8,)", "",
+     "bad.json:1:1: num_attention_heads is missing; expected it in this map"},
+    {R"("intermediate_size": 100,)", "",
+     "bad.json:1:1: intermediate_size is missing; expected it in this map"},
+    {R"("vocab_size": 1000,)", "", "bad.json:1:1: vocab_size is missing; expected it in this map"},
+    {R"("max_position_embeddings": 2048,)", "",
+     "bad.json:1:1: max_position_embeddings is missing; expected it in this map"},
     {R"(layers": 4)", R"(layers": null)",
      "bad.json:4:3: num_hidden_layers is empty; expected a whole number from 1 to 100000"},
     {R"(layers": 4)", R"(layers": 0)",
@@ -106,16 +110,19 @@ INSTANTIATE_TEST_SUITE_P(Numbers, BadEdit, testing::ValuesIn(kNumbers));
 
 const Edit kOtherModels[] = {
     {R"("model_type": "llama")", R"("model_type": "gemma2")",
-     "bad.json:2:17: architecture 'gemma2' is not supported yet; supported: gpt2, llama, mistral, "
+     "bad.json:2:17: architecture 'gemma2' is not supported yet; expected one of gpt2, llama, "
+     "mistral, "
      "qwen2, qwen3"},
     {R"("model_type": "llama")", R"("model_type": "Llama")",
-     "bad.json:2:17: architecture 'Llama' is not supported yet; supported: gpt2, llama, mistral, "
+     "bad.json:2:17: architecture 'Llama' is not supported yet; expected one of gpt2, llama, "
+     "mistral, "
      "qwen2, qwen3"},
     {R"("model_type": "llama")", R"("model_type": "x\ny")",
-     "bad.json:2:17: architecture 'x?y' is not supported yet; supported: gpt2, llama, mistral, "
+     "bad.json:2:17: architecture 'x?y' is not supported yet; expected one of gpt2, llama, "
+     "mistral, "
      "qwen2, qwen3"},
     {R"("model_type": "llama")", R"("model_type": ["llama"])",
-     "bad.json:2:17: model_type is a list; expected text"},
+     "bad.json:2:17: model_type is a list; expected a single value"},
     {R"("model_type": "llama",)", "",
      "bad.json:1:1: model_type is missing; expected one of gpt2, llama, mistral, qwen2, qwen3"},
     {R"("model_type": "llama",)", R"("quantization_config": {"bits": 4}, "model_type": "llama",)",
@@ -129,8 +136,14 @@ const Edit kOtherModels[] = {
      "bad.json:2:43: vision_config announces a multimodal model; expected a language model alone"},
     {R"("model_type": "llama",)", R"("model_type": "llama", "is_encoder_decoder": true,)",
      "bad.json:2:48: is_encoder_decoder announces an encoder-decoder; expected a decoder alone"},
+    {R"(["LlamaForCausalLM"])", R"("LlamaForCausalLM")",
+     "bad.json:3:20: architectures is not a list; expected [NAME, ...]"},
+    {R"("LlamaForCausalLM")", R"(null)",
+     "bad.json:3:21: architectures is empty; expected a single value"},
+    {R"("model_type": "llama",)", R"("model_type": "llama", "layer_types": "full_attention",)",
+     "bad.json:2:41: layer_types is not a list; expected [NAME, ...]"},
     {"LlamaForCausalLM", "LlamaForSequenceClassification",
-     "bad.json:3:21: LlamaForSequenceClassification has no language-model head; expected a class "
+     "bad.json:3:21: 'LlamaForSequenceClassification' has no language-model head; expected a class "
      "that ends in ForCausalLM or LMHeadModel"},
     {R"("model_type": "llama",)",
      R"("model_type": "llama", "layer_types": ["full_attention", "sliding_attention"],)",
@@ -143,12 +156,14 @@ const Edit kOtherModels[] = {
 INSTANTIATE_TEST_SUITE_P(OtherModels, BadEdit, testing::ValuesIn(kOtherModels));
 
 const Edit kWhatOtherArchitecturesNeed[] = {
-    {R"("model_type": "llama")", R"("model_type": "qwen3")", "bad.json:1:1: head_dim is missing"},
+    {R"("model_type": "llama")", R"("model_type": "qwen3")",
+     "bad.json:1:1: head_dim is missing; expected it in this map"},
     {R"("model_type": "llama")", R"("model_type": "mistral")",
-     "bad.json:1:1: sliding_window is missing"},
-    {R"("model_type": "llama")", R"("model_type": "gpt2")", "bad.json:1:1: n_layer is missing"},
+     "bad.json:1:1: sliding_window is missing; expected it in this map"},
+    {R"("model_type": "llama")", R"("model_type": "gpt2")",
+     "bad.json:1:1: n_layer is missing; expected it in this map"},
     {R"("model_type": "llama")", R"("model_type": "qwen2", "use_sliding_window": true)",
-     "bad.json:1:1: max_window_layers is missing"},
+     "bad.json:1:1: max_window_layers is missing; expected it in this map"},
     {R"("model_type": "llama")",
      R"("model_type": "qwen2", "use_sliding_window": true, "max_window_layers": 3)",
      "bad.json:2:75: layers from 3 on have a sliding window, the others have none; expected layers "
@@ -166,10 +181,15 @@ const Edit kSlips[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Slips, BadEdit, testing::ValuesIn(kSlips));
 
+TEST(GoodFile, MayLeaveListsOut) {
+  EXPECT_EQ(message(good_with(R"(["LlamaForCausalLM"])", "null")), "accepted");
+  EXPECT_EQ(message(good_with(R"(["LlamaForCausalLM"])", "[]")), "accepted");
+}
+
 TEST(Mistral, WithoutKvHeadsIsNotGuessed) {
   std::string text = good_with(R"("num_key_value_heads": 2,)", R"("sliding_window": null,)");
   text.replace(text.find("\"llama\""), 7, "\"mistral\"");
-  EXPECT_EQ(message(text), "bad.json:1:1: num_key_value_heads is missing");
+  EXPECT_EQ(message(text), "bad.json:1:1: num_key_value_heads is missing; expected it in this map");
 }
 
 struct Whole {
@@ -212,7 +232,7 @@ TEST_P(Refused, ByTheNameOfItsArchitecture) {
   const auto& [name, type] = GetParam();
   const std::string path = fmt::format("{}/tests/model/refused/{}.json", OFFSIM_SOURCE_DIR, name);
   const std::string expected = fmt::format(
-      "architecture '{}' is not supported yet; supported: gpt2, llama, mistral, qwen2, qwen3",
+      "architecture '{}' is not supported yet; expected one of gpt2, llama, mistral, qwen2, qwen3",
       type);
   try {
     read_config(path);

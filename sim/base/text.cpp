@@ -1,0 +1,62 @@
+#include "sim/base/text.h"
+
+namespace offsim {
+
+std::size_t utf8_length(std::string_view text, std::size_t at) {
+  const auto byte = [&](std::size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
+  };
+  const unsigned lead = byte(at);
+  const std::size_t length = lead < 0x80                   ? 1
+                             : lead >= 0xc2 && lead < 0xe0 ? 2
+                             : (lead & 0xf0U) == 0xe0      ? 3
+                             : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                           : 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(at + i) & 0xc0U) != 0x80) {
+      return 0;
+    }
+  }
+  // Overlong forms, surrogates, and characters above U+10FFFF.
+  const unsigned second = byte(at + 1);
+  const bool bad = (lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) ||
+                   (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second >= 0x90);
+  return length > 1 && bad ? 0 : length;
+}
+
+bool is_control(std::string_view text, std::size_t at, std::size_t length) {
+  const auto lead = static_cast<unsigned char>(text[at]);
+  return length == 1 ? lead < 0x20 || lead == 0x7f
+                     : lead == 0xc2 && static_cast<unsigned char>(text[at + 1]) < 0xa0;
+}
+
+std::string printable(std::string_view text, std::size_t longest) {
+  constexpr std::string_view kLeftOut = " ... ";
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = utf8_length(text, at);
+    if (length == 0 || is_control(text, at, length)) {
+      out += '?';
+    } else {
+      out += text.substr(at, length);
+    }
+    at += length == 0 ? 1 : length;
+  }
+  if (out.size() <= longest) {
+    return out;
+  }
+  const auto inside_character = [&](std::size_t at) {
+    return (static_cast<unsigned char>(out[at]) & 0xc0U) == 0x80;
+  };
+  std::size_t begin = longest * 2 / 3;
+  std::size_t end = out.size() - (longest - begin - kLeftOut.size());
+  while (inside_character(begin)) {
+    --begin;
+  }
+  while (inside_character(end)) {
+    ++end;
+  }
+  return out.replace(begin, end - begin, kLeftOut);
+}
+
+}  // namespace offsim

@@ -1,0 +1,21 @@
+// Text that others wrote, as a terminal may show it.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace offsim {
+
+// The bytes of the UTF-8 character that begins at `at`, or 0 when what is there is not UTF-8.
+std::size_t utf8_length(std::string_view text, std::size_t at);
+
+// Whether the `length` bytes at `at` are a control character: below U+0020, or U+007F to U+009F.
+// Requires: they are one character of UTF-8.
+bool is_control(std::string_view text, std::size_t at, std::size_t length);
+
+// On one line, whatever the text held: control characters and bytes that are not UTF-8 are shown as
+// '?'. What is longer than `longest` bytes loses its middle: "aaaaaaaa ... aaaa".
+std::string printable(std::string_view text, std::size_t longest = std::string_view::npos);
+
+}  // namespace offsim
