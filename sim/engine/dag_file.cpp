@@ -6,6 +6,7 @@
 #include <charconv>
 #include <fstream>
 #include <optional>
+#include <ranges>
 #include <unordered_map>
 
 #include "sim/base/config.h"
@@ -16,6 +17,7 @@ namespace offsim::engine {
 namespace {
 
 constexpr std::int64_t kLargestAmount = std::int64_t{1} << 53;
+constexpr const char* kActivityLine = "expected ID KIND RESOURCE AMOUNT [DEP ...]";
 constexpr std::size_t kMostActivities = std::numeric_limits<std::uint32_t>::max();
 
 bool is_blank(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
@@ -72,7 +74,7 @@ class DagReader {
     require_file(path_);
     std::ifstream in(path_, std::ios::binary);
     if (!in) {
-      throw InputError({path_}, "cannot be opened");
+      throw InputError({path_}, "cannot be read", "expected a file that this user may read");
     }
     std::vector<char> buffer(kLongestDagLine + 1);
     while (in.getline(buffer.data(), static_cast<std::streamsize>(buffer.size()))) {
@@ -80,14 +82,17 @@ class DagReader {
       // getline() counts the line end that it took, which the last line may lack.
       line_ = std::string_view(buffer.data(),
                                static_cast<std::size_t>(in.gcount()) - (in.eof() ? 0 : 1));
+      if (line_no_ == 1 && line_.starts_with("\xef\xbb\xbf")) {  // a byte order mark
+        line_.remove_prefix(3);
+      }
       read_line(line_.substr(0, line_.find('#')));
     }
     if (in.bad()) {
-      throw InputError({path_}, "cannot be read", "a text file");
+      throw InputError({path_}, "cannot be read", "expected a text file");
     }
     if (!in.eof()) {
       throw InputError({path_, line_no_ + 1, 1}, "the line is too long",
-                       fmt::format("at most {} bytes", kLongestDagLine));
+                       fmt::format("expected at most {} bytes", kLongestDagLine));
     }
     return std::move(dag_);
   }
@@ -128,21 +133,24 @@ class DagReader {
     const std::string_view rate = next_word(rest);
     const std::string_view more = next_word(rest);
     if (rate.empty() || !more.empty()) {
-      fail(rate.empty() ? rest : more, "not a resource line", "@resource NAME exec|link RATE");
+      fail(rate.empty() ? rest : more, "not a resource line",
+           "expected @resource NAME exec|link RATE");
     }
     if (name.find('+') != std::string_view::npos) {
       fail(name, fmt::format("a resource is named '{}'", name),
-           "a name without '+', which joins links");
+           "expected a name without '+', which joins links");
     }
     if (kind != "exec" && kind != "link") {
-      fail(kind, fmt::format("unknown kind of resource '{}'", kind), "exec or link");
+      fail(kind, fmt::format("unknown kind of resource '{}'", kind),
+           suggest(kind, {"exec", "link"}));
     }
     const auto capacity = parse<double>(rate);
     if (!capacity || !(*capacity >= kSmallestNumber && *capacity <= kLargestNumber)) {
-      fail(rate, fmt::format("'{}' is no rate", rate), "a number from 1e-30 to 1e30");
+      fail(rate, fmt::format("'{}' is no rate", rate), "expected a number from 1e-30 to 1e30");
     }
     if (declared_.contains(std::string(name))) {
-      fail(name, fmt::format("resource '{}' is declared twice", name), "one @resource line each");
+      fail(name, fmt::format("resource '{}' is declared twice", name),
+           "expected one @resource line each");
     }
     declared_.emplace(name, Declared{dag_.builder.add_resource(name, *capacity),
                                      kind == "exec" ? Kind::kExec : Kind::kLink});
@@ -151,29 +159,31 @@ class DagReader {
   void read_activity(std::string_view first, std::string_view rest) {
     const auto id = parse<std::int64_t>(first);
     if (!id || *id < 0) {
-      fail(first, fmt::format("'{}' is no ID", first), "@resource, or a whole number from 0 on");
+      fail(first, fmt::format("'{}' is no ID", first),
+           nearest(first, {"@resource"}).empty() ? "expected @resource, or a whole number from 0 on"
+                                                 : "did you mean '@resource'?");
     }
     const std::string_view kind = next_word(rest);
     const std::string_view resources = next_word(rest);
     const std::string_view work = next_word(rest);
     if (work.empty()) {
-      fail(rest, "not an activity line", "ID KIND RESOURCE AMOUNT [DEP ...]");
+      fail(rest, "not an activity line", kActivityLine);
     }
     const DemandId demand = demand_of(kind, resources);
     const auto amount = parse<std::int64_t>(work);
     if (!amount || *amount < 1 || *amount > kLargestAmount) {
       fail(work, fmt::format("'{}' is no amount", work),
-           fmt::format("a whole number from 1 to {}", kLargestAmount));
+           fmt::format("expected a whole number from 1 to {}", kLargestAmount));
     }
     if (dag_.builder.size() == kMostActivities) {
-      fail(first, "too many activities", fmt::format("at most {}", kMostActivities));
+      fail(first, "too many activities", fmt::format("expected at most {}", kMostActivities));
     }
     const ActivityId activity = dag_.builder.add({static_cast<double>(*amount), demand});
     for (std::string_view word = next_word(rest); !word.empty(); word = next_word(rest)) {
       read_dependency(word, activity);
     }
     if (!index_.add(*id)) {
-      fail(first, fmt::format("ID {} is there twice", *id), "one line each");
+      fail(first, fmt::format("ID {} is there twice", *id), "expected one line each");
     }
     dag_.ids.push_back(*id);
   }
@@ -182,7 +192,7 @@ class DagReader {
     const auto id = parse<std::int64_t>(word);
     const auto before = id ? index_.find(*id) : std::nullopt;
     if (!before) {
-      fail(word, fmt::format("depends on '{}'", word), "the ID of an earlier line");
+      fail(word, fmt::format("depends on '{}'", word), "expected the ID of an earlier line");
     }
     dag_.builder.edge(*before, activity);
     ++dag_.edges;
@@ -194,20 +204,24 @@ class DagReader {
       return known->second;
     }
     if (kind != "exec" && kind != "xfer") {
-      fail(kind, fmt::format("unknown kind of activity '{}'", kind), "exec or xfer");
+      fail(kind, fmt::format("unknown kind of activity '{}'", kind),
+           suggest(kind, {"exec", "xfer"}));
     }
     if (kind == "exec" && resources.find('+') != std::string_view::npos) {
-      fail(resources, fmt::format("'{}' is no exec resource", resources), "exec on one resource");
+      fail(resources, fmt::format("'{}' is no exec resource", resources),
+           "expected exec on one resource");
     }
     std::vector<Use> uses;
     for (std::size_t begin = 0; begin <= resources.size();) {
       const std::string_view name = resources.substr(begin, resources.find('+', begin) - begin);
-      const Use use{resource_of(kind, name), 1};
-      if (std::ranges::find(uses, use) != uses.end()) {
-        fail(resources, fmt::format("'{}' names a link twice", resources), "each link once");
-      }
-      uses.push_back(use);
+      uses.push_back({resource_of(kind, name), 1});
       begin += name.size() + 1;
+    }
+    std::vector<ResourceId> sorted(uses.size());
+    std::ranges::transform(uses, sorted.begin(), &Use::resource);
+    std::ranges::sort(sorted);
+    if (std::ranges::adjacent_find(sorted) != sorted.end()) {
+      fail(resources, fmt::format("'{}' names a link twice", resources), "expected each link once");
     }
     const DemandId demand = dag_.builder.demand(kUnlimitedRate, 1, uses);
     demands_.emplace(key_, demand);
@@ -217,11 +231,17 @@ class DagReader {
   ResourceId resource_of(std::string_view kind, std::string_view name) const {
     const auto found = declared_.find(std::string(name));
     if (found == declared_.end()) {
-      fail(name, fmt::format("unknown resource '{}'", name), "the name of an @resource line above");
+      std::vector<std::string> names;
+      std::ranges::copy(std::views::keys(declared_), std::back_inserter(names));
+      std::ranges::sort(names);
+      const std::string near = nearest(name, names);
+      fail(name, fmt::format("unknown resource '{}'", name),
+           near.empty() ? "expected the name of an @resource line above"
+                        : fmt::format("did you mean '{}'?", near));
     }
     if (found->second.kind != (kind == "exec" ? Kind::kExec : Kind::kLink)) {
       fail(name, fmt::format("{} on resource '{}' of the other kind", kind, name),
-           "exec on an exec resource, xfer over links");
+           "expected exec on an exec resource, xfer over links");
     }
     return found->second.id;
   }

@@ -131,7 +131,7 @@ class Simulation {
     const Picoseconds next = std::min(next_done_.time(), latency);
     if (next == kEndOfTime) {
       throw InputError({}, "the simulated time passes 106 days",
-                       "amounts, rates and latencies must let every activity finish before");
+                       "expected less work, or faster resources");
     }
     return next;
   }
