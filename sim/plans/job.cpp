@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 
@@ -21,58 +22,71 @@ std::vector<std::string> names_of(const std::vector<OptionSpec>& specs) {
 
 // "0.14.5" as 14005; -1 when it is not three numbers.
 std::int64_t parse_version(std::string_view text) {
-  std::array<std::int64_t, 3> parts{};
+  std::array<std::uint16_t, 3> parts{};  // unsigned: no "-0"
   const char* at = text.data();
   const char* end = at + text.size();
   for (std::size_t i = 0; i < parts.size(); ++i) {
     const auto [next, error] = std::from_chars(at, end, parts[i]);
     const bool last = i + 1 == parts.size();
-    if (error != std::errc() || parts[i] < 0 || parts[i] > 999 ||
+    if (error != std::errc() || parts[i] > 999 || (next - at > 1 && *at == '0') ||
         (last ? next != end : next == end || *next != '.')) {
       return -1;
     }
     at = next + 1;
   }
-  return (parts[0] * 1000 + parts[1]) * 1000 + parts[2];
+  return (std::int64_t{parts[0]} * 1000 + parts[1]) * 1000 + parts[2];
 }
 
-void check_value(const OptionSpec& spec, const std::string& name, std::string_view value,
-                 const Place& place) {
+// Without a word of its own: the quantity's message would not name the option.
+bool reads(double (*parse)(std::string_view, const Place&), std::string_view text, double least,
+           double most) {
+  try {
+    const double value = parse(text, {});
+    return value >= least && value <= most;
+  } catch (const InputError&) {
+    return false;
+  }
+}
+
+// Some counts are the system's own choice unless they are given.
+bool is_auto(const OptionSpec& spec, std::string_view text) {
+  return text == "auto" && spec.fallback == text;
+}
+
+bool is_value(const OptionSpec& spec, std::string_view text) {
+  const auto least = static_cast<double>(spec.least), most = static_cast<double>(spec.most);
   switch (spec.kind) {
     case OptionSpec::Kind::kFlag:
-      if (value != "true" && value != "false") {
-        throw InputError(place, fmt::format("{} is '{}'", name, value), "expected true or false");
-      }
-      break;
-    case OptionSpec::Kind::kCount: {
-      if (value == "auto" && spec.fallback == "auto") {
-        break;
-      }
-      const double count = parse_count(value, place);
-      if (count < static_cast<double>(spec.least) || count > static_cast<double>(spec.most)) {
-        throw InputError(place, fmt::format("{} is {}", name, value),
-                         fmt::format("expected {} from {} to {:g}", spec.unit, spec.least,
-                                     static_cast<double>(spec.most)));
-      }
-      break;
-    }
+      return text == "true" || text == "false";
+    case OptionSpec::Kind::kCount:
+      return is_auto(spec, text) || reads(parse_count, text, least, most);
     case OptionSpec::Kind::kNumber:
-      parse_number(value, place);
-      break;
+      return reads(parse_number, text, least, most);
     case OptionSpec::Kind::kChoice:
-      for (const std::string& choice : spec.choices) {
-        if (choice == value) {
-          return;
-        }
-      }
-      throw InputError(place, fmt::format("{} is '{}'", name, value), suggest(value, spec.choices));
+      return std::ranges::find(spec.choices, text) != spec.choices.end();
     case OptionSpec::Kind::kVersion:
-      if (parse_version(value) < 0) {
-        throw InputError(place, fmt::format("{} is '{}'", name, value),
-                         "expected a version such as 0.14.5");
-      }
-      break;
+      return parse_version(text) >= 0;
   }
+  return false;
+}
+
+std::string expected(const OptionSpec& spec, std::string_view text) {
+  switch (spec.kind) {
+    case OptionSpec::Kind::kFlag:
+      return "expected true or false";
+    case OptionSpec::Kind::kCount:
+    case OptionSpec::Kind::kNumber:
+      return fmt::format("expected a {}number{}{} from {} to {}{}",
+                         spec.kind == OptionSpec::Kind::kCount ? "whole " : "",
+                         spec.unit.empty() ? "" : " of ", spec.unit, spec.least,
+                         with_commas(static_cast<double>(spec.most)),
+                         is_auto(spec, "auto") ? ", or auto" : "");
+    case OptionSpec::Kind::kChoice:
+      return suggest(text, spec.choices);
+    case OptionSpec::Kind::kVersion:
+      return "expected a version such as 0.14.5";
+  }
+  return "";
 }
 
 }  // namespace
@@ -108,7 +122,10 @@ void Options::set(std::string_view name, std::string_view value, const Place& pl
   if (found->second.given) {
     throw InputError(place, fmt::format("{}.{} is given twice", plan_, name), "expected it once");
   }
-  check_value(*found->second.spec, fmt::format("{}.{}", plan_, name), value, place);
+  if (!is_value(*found->second.spec, value)) {
+    throw InputError(place, fmt::format("{}.{} is '{}'", plan_, name, value),
+                     expected(*found->second.spec, value));
+  }
   found->second.text = value;
   found->second.given = true;
   found->second.place = place;

@@ -44,8 +44,8 @@ struct OptionSpec {
   std::string_view unit;      // "elements", "layers"; empty for flags and choices
   std::string_view effect;    // one sentence
   std::vector<std::string> choices = {};
-  std::int64_t least = 0;                     // kCount
-  std::int64_t most = 1'000'000'000'000'000;  // kCount
+  std::int64_t least = 0;                     // kCount, kNumber
+  std::int64_t most = 1'000'000'000'000'000;  // kCount, kNumber
 };
 
 // Values of a plan's options: those given and the defaults of the rest. Checked when they are set.

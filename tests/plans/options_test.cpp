@@ -145,18 +145,28 @@ TEST(Refused, AreSlipsOfTheHand) {
   EXPECT_EQ(refused("megatrain", "variant", "x"),
             "case.yaml:3:7: megatrain.variant is 'x'; expected one of code, paper");
   EXPECT_EQ(refused("megatrain", "checkpoint_interval", "0"),
-            "case.yaml:3:7: megatrain.checkpoint_interval is 0; expected layers from 1 to 1e+15");
-  EXPECT_EQ(
-      refused("zero2-offload", "reduce_bucket_size", "2e15"),
-      "case.yaml:3:7: zero2-offload.reduce_bucket_size is 2e15; expected elements from 1 to 1e+15");
+            "case.yaml:3:7: megatrain.checkpoint_interval is '0'; expected a whole number of "
+            "layers from 1 to 1,000,000,000,000,000");
+  EXPECT_EQ(refused("zero2-offload", "reduce_bucket_size", "2e15"),
+            "case.yaml:3:7: zero2-offload.reduce_bucket_size is '2e15'; expected a whole number of "
+            "elements from 1 to 1,000,000,000,000,000");
 }
 
 // Every slab is a pinned block and an event: a number that nobody has must not be recorded one by
 // one.
 TEST(Refused, AreMoreSlabsThanAnyHostHolds) {
   EXPECT_EQ(refused("megatrain", "num_grad_slabs", "1e9"),
-            "case.yaml:3:7: megatrain.num_grad_slabs is 1e9; expected layers from 1 to 10000");
+            "case.yaml:3:7: megatrain.num_grad_slabs is '1e9'; expected a whole number of layers "
+            "from 1 to 10,000");
   EXPECT_EQ(refused("megatrain", "num_grad_slabs", "10000"), "(nothing was refused)");
+}
+
+TEST(Refused, AreCountsThatAreNoneByTheNameOfTheirOption) {
+  for (const char* value : {"", "-3", "1.5", "nan", "1e999", "0x10", "010", "4 ", "4 layers"}) {
+    EXPECT_EQ(refused("megatrain", "num_grad_slabs", value),
+              std::string("case.yaml:3:7: megatrain.num_grad_slabs is '") + value +
+                  "'; expected a whole number of layers from 1 to 10,000");
+  }
 }
 
 class Versions : public testing::TestWithParam<const char*> {};
@@ -167,7 +177,8 @@ TEST_P(Versions, ThatAreNotThreeNumbersAreRefused) {
 }
 INSTANTIATE_TEST_SUITE_P(Slips, Versions,
                          testing::Values("", "0.14", "0.14.", "0.14.5.1", "v0.14.5", "0.14.5 ",
-                                         "0..5", "-1.2.3", "0.1000.1"));
+                                         "0..5", "-1.2.3", "-0.1.2", "0.-0.2", "00.1.2", "0.01.2",
+                                         "0.1000.1", "0.99999999.1"));
 
 TEST(Versions, AreOrderedAsReleases) {
   const auto version = [](const char* text) {
