@@ -8,6 +8,7 @@
 #include <ostream>
 
 #include "sim/base/error.h"
+#include "sim/cli/output.h"
 #include "sim/engine/dag_file.h"
 #include "sim/engine/simulate.h"
 
@@ -39,6 +40,15 @@ double peak_rss_mib() {
   return 0;
 }
 
+// What the engine refuses has no place of its own.
+engine::Timeline simulate(const engine::ActivityGraph& graph, const std::string& file) {
+  try {
+    return engine::simulate(graph);
+  } catch (const InputError& error) {
+    throw error.place().file.empty() ? InputError({file}, error.what()) : error;
+  }
+}
+
 void write_finish(std::ostream& out, const std::vector<std::int64_t>& ids,
                   const engine::Timeline& timeline) {
   std::string block;
@@ -58,20 +68,18 @@ int run_dag(const DagOptions& options, std::ostream& out, std::ostream& err) {
   const auto begin = Clock::now();
   engine::Dag dag = engine::read_dag(options.file);
   const auto parsed = Clock::now();
+  if (dag.ids.empty()) {
+    throw InputError({options.file}, "there is no activity in this file",
+                     "expected lines of ID KIND RESOURCE AMOUNT [DEP ...]");
+  }
   const engine::ActivityGraph graph = std::move(dag.builder).build();
   const auto built = Clock::now();
-  const engine::Timeline timeline = engine::simulate(graph);
+  const engine::Timeline timeline = simulate(graph, options.file);
   const auto done = Clock::now();
 
-  if (options.finish == "-") {
-    write_finish(out, dag.ids, timeline);
-  } else if (!options.finish.empty()) {
-    std::ofstream file(options.finish);
-    write_finish(file, dag.ids, timeline);
-    if (!file) {
-      throw InputError({options.finish}, "cannot be written");
-    }
-  }
+  write_all({{"--finish", options.finish,
+              [&](std::ostream& to) { write_finish(to, dag.ids, timeline); }}},
+            out);
   const double run_s = seconds_between(built, done);
   const auto count = static_cast<double>(graph.size());
   err << fmt::format(R"({{"activities": {}, "edges": {}, "finished": {}, "makespan_s": {}, )"

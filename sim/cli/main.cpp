@@ -1,10 +1,13 @@
 // The command line: flags to the options of a command, exceptions to exit codes.
 //
-// 0 done, 2 a mistake of the user (one line on stderr), 1 a mistake of ours (a sentence). CLI11
-// splits the line; what is missing, unknown or empty is said here, in the words of the rest.
+// 0 done, 2 a mistake of the user or an output that cannot be written (one line on stderr), 1 a
+// mistake of ours (a sentence). CLI11 splits the line; what is missing, unknown or empty is said
+// here, in the words of the rest.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <csignal>
 #include <functional>
 #include <iostream>
 
@@ -50,7 +53,8 @@ void add_work_flags(CLI::App* app, WorkFlags& work) {
   app->add_option("--checkpointing", work.checkpointing, "none or full (none)")->type_name("C");
   app->add_option("--precision", work.precision, "bf16-mixed, bf16, fp16-mixed or fp32")
       ->type_name("P");
-  app->add_flag("--phase-sync", work.phase_sync, "the loop synchronises between its phases");
+  app->add_flag("--phase-sync", work.phase_sync, "the loop synchronises between its phases")
+      ->disable_flag_override();
   app->add_option("--set", work.set, "an option of a plan; may be repeated")
       ->type_name("PLAN.OPTION=VALUE")
       ->allow_extra_args(false);
@@ -80,7 +84,8 @@ Command predict_command_line(CLI::App& main, PredictOptions& options) {
   app->add_option("--trace", options.trace, "write a Chrome trace of the step")->type_name("FILE");
   app->add_option("--program", options.program, "write the recorded calls as JSON lines")
       ->type_name("FILE");
-  app->add_flag("--explain", options.explain, "every value in force, and where it is from");
+  app->add_flag("--explain", options.explain, "every value in force, and where it is from")
+      ->disable_flag_override();
   add_catalog_flag(app, options.catalog);
   app->footer(
       "Example:\n  offsim predict --model qwen2.5-14b --hardware gh200-480gb --plan megatrain \\\n"
@@ -157,21 +162,25 @@ Command dag_command_line(CLI::App& main, DagOptions& options) {
           }};
 }
 
+std::vector<std::string> flags_of(const CLI::App& app) {
+  std::vector<std::string> flags;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->nonpositional()) {
+      flags.push_back(option->get_name());
+    }
+  }
+  return flags;
+}
+
 // What CLI11 leaves over: a slip in the name of a flag, or a word too many.
 void refuse_extras(const CLI::App& app, const std::string& who) {
   for (const std::string& extra : app.remaining()) {
-    if (!extra.starts_with("-") || extra == "-") {
+    if (!extra.starts_with("-") || extra == "-" || extra == "--") {
       throw InputError(kCommandLine, fmt::format("'{}' was not expected", extra),
                        fmt::format("{} --help shows what is", who));
     }
-    std::vector<std::string> known;
-    for (const CLI::Option* option : app.get_options()) {
-      if (option->nonpositional()) {
-        known.push_back(option->get_name());
-      }
-    }
     const std::string name = extra.substr(0, extra.find('='));
-    const std::string near = nearest(name, known);
+    const std::string near = nearest(name, flags_of(app));
     throw InputError(kCommandLine, fmt::format("there is no option '{}'", name),
                      near.empty() ? fmt::format("{} --help lists them", who)
                                   : fmt::format("did you mean '{}'?", near));
@@ -180,15 +189,20 @@ void refuse_extras(const CLI::App& app, const std::string& who) {
 
 void check(const Command& command) {
   const std::string who = "offsim " + command.app->get_name();
-  refuse_extras(*command.app, who);
+  const std::vector<std::string> flags = flags_of(*command.app);
   for (const CLI::Option* option : command.app->get_options()) {
     for (const std::string& value : option->results()) {
       if (value.empty()) {
         throw InputError(kCommandLine, fmt::format("{} is empty", option->get_name()),
                          fmt::format("{} --help shows what it takes", who));
       }
+      if (std::ranges::find(flags, value) != flags.end()) {  // CLI11 took the next flag for it
+        throw InputError(kCommandLine, fmt::format("{} has no value", option->get_name()),
+                         fmt::format("expected one before {}", value));
+      }
     }
   }
+  refuse_extras(*command.app, who);
   for (const std::string& name : command.needed) {
     if (command.app->count(name) == 0) {
       throw InputError(kCommandLine, fmt::format("{} is missing", name),
@@ -199,22 +213,28 @@ void check(const Command& command) {
 
 // Which command was given; nullptr for none at all.
 const Command* chosen(const CLI::App& main, const std::vector<Command>& commands) {
+  const Command* given = nullptr;
   std::vector<std::string> names;
   for (const Command& command : commands) {
-    if (command.app->parsed()) {
-      check(command);
-      return &command;
-    }
+    given = command.app->parsed() ? &command : given;
     names.push_back(command.app->get_name());
   }
   for (const std::string& extra : main.remaining()) {
+    if (given != nullptr) {  // before the command, or after "--"
+      throw InputError(kCommandLine, fmt::format("'{}' was not expected there", extra),
+                       fmt::format("expected a command, then its options: offsim {} --help",
+                                   given->app->get_name()));
+    }
     if (!extra.starts_with("-")) {
       throw InputError(kCommandLine, fmt::format("there is no command '{}'", extra),
                        suggest(extra, names));
     }
   }
   refuse_extras(main, "offsim");
-  return nullptr;
+  if (given != nullptr) {
+    check(*given);
+  }
+  return given;
 }
 
 // CLI11's message begins with the option that it is about.
@@ -226,6 +246,10 @@ InputError in_our_words(const CLI::ParseError& error) {
   }
   if (what.find("missing") != std::string::npos) {
     return {kCommandLine, option + " has no value", "expected one after it"};
+  }
+  if (what.find("override") != std::string::npos) {
+    return {kCommandLine, "--" + what.substr(0, what.find(' ')) + " takes no value",
+            "expected it alone"};
   }
   return {kCommandLine, what, "offsim --help shows how"};
 }
@@ -271,15 +295,15 @@ int run(int argc, char** argv) {
 }  // namespace offsim::cli
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is one that cannot be written
   try {
     const int code = offsim::cli::run(argc, argv);
     if (!std::cout.flush()) {
-      std::cerr << "offsim: the output could not be written\n";
-      return 1;
+      throw offsim::InputError({"stdout"}, "cannot be written", "expected room for the answer");
     }
     return code;
   } catch (const offsim::InputError& error) {
-    std::cerr << error.what() << "\n";
+    std::cerr << (error.place().file.empty() ? "offsim: " : "") << error.what() << "\n";
     return 2;
   } catch (const std::bad_alloc&) {
     std::cerr << "offsim: there is not enough memory on this computer for this question\n";

@@ -36,28 +36,60 @@ void write_stream(const std::string& path, const Destination& destination) {
   }
 }
 
-void write_file(const Destination& destination) {
+// A file that is whole under a temporary name, and takes its own when all others are whole too.
+struct Pending {
+  const Destination* destination;
+  fs::path temporary, real;
+};
+
+// A link stays a link: the file that it names is replaced.
+fs::path real_path(const Destination& destination) {
   std::error_code failed;
-  // A link stays a link: the file that it names is replaced.
-  const fs::path real = fs::weakly_canonical(destination.path, failed);
+  fs::path real = fs::weakly_canonical(destination.path, failed);
   if (failed || fs::is_directory(real, failed)) {
     cannot_write(destination.path);
   }
-  if (fs::exists(real, failed) && !fs::is_regular_file(real, failed)) {
-    write_stream(real.string(), destination);  // /dev/null, a pipe: nothing to rename
-    return;
-  }
-  const std::string temporary = fmt::format("{}.{}.part", real.string(), ::getpid());
+  return real;
+}
+
+bool is_file(const std::string& path) {
+  std::error_code failed;
+  const fs::file_status status = fs::status(path, failed);
+  return !fs::exists(status) || fs::is_regular_file(status) || fs::is_directory(status);
+}
+
+void write_files(const std::vector<const Destination*>& destinations) {
+  std::vector<Pending> pending;
+  std::error_code failed;
   try {
-    write_stream(temporary, destination);
-    fs::rename(temporary, real, failed);
-    if (failed) {
-      cannot_write(destination.path);
+    for (const Destination* d : destinations) {
+      if (!is_file(d->path)) {
+        write_stream(d->path, *d);  // /dev/null, a pipe: nothing to rename
+        continue;
+      }
+      const fs::path real = real_path(*d);
+      pending.push_back({d, fmt::format("{}.{}.part", real.string(), ::getpid()), real});
+      write_stream(pending.back().temporary.string(), *d);
+    }
+    for (const Pending& p : pending) {
+      fs::rename(p.temporary, p.real, failed);
+      if (failed) {
+        cannot_write(p.destination->path);
+      }
     }
   } catch (...) {
-    fs::remove(temporary, failed);
+    for (const Pending& p : pending) {
+      fs::remove(p.temporary, failed);
+    }
     throw;
   }
+}
+
+// Two names of one file would leave only what is written last.
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code failed;
+  return a == b || (a != "-" && b != "-" &&
+                    fs::weakly_canonical(a, failed) == fs::weakly_canonical(b, failed));
 }
 
 }  // namespace
@@ -75,24 +107,30 @@ Terminal terminal_of_process() {
 }
 
 bool write_all(const std::vector<Destination>& destinations, std::ostream& out) {
-  for (std::size_t i = 0; i < destinations.size(); ++i) {
-    for (std::size_t j = i + 1; j < destinations.size(); ++j) {
-      if (!destinations[i].path.empty() && destinations[i].path == destinations[j].path) {
+  std::vector<const Destination*> asked;
+  for (const Destination& d : destinations) {
+    if (d.path.empty()) {
+      continue;
+    }
+    for (const Destination* other : asked) {
+      if (same_file(other->path, d.path)) {
         throw InputError({"command line", 0, 0},
-                         fmt::format("{} and {} both write to '{}'", destinations[i].flag,
-                                     destinations[j].flag, destinations[i].path),
+                         fmt::format("{} and {} both write to '{}'", other->flag, d.flag, d.path),
                          "expected a path for each");
       }
     }
+    asked.push_back(&d);
   }
   const Destination* to_out = nullptr;
-  for (const Destination& destination : destinations) {
-    if (destination.path == "-") {
-      to_out = &destination;
-    } else if (!destination.path.empty()) {
-      write_file(destination);
+  std::vector<const Destination*> files;
+  for (const Destination* d : asked) {
+    if (d->path == "-") {
+      to_out = d;
+    } else {
+      files.push_back(d);
     }
   }
+  write_files(files);
   if (to_out != nullptr) {
     to_out->write(out);
   }

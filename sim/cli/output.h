@@ -26,9 +26,9 @@ struct Destination {
   std::function<void(std::ostream&)> write;
 };
 
-// Writes each file under a temporary name beside it and renames it when it is whole. Returns
-// whether one of them went to `out`. Throws InputError when two name the same path or a path cannot
-// be written; then no file of that path has changed.
+// Writes each file under a temporary name beside it and renames them when all are whole. Returns
+// whether one of them went to `out`. Throws InputError when two name the same file or one cannot be
+// written; then no file has changed.
 bool write_all(const std::vector<Destination>& destinations, std::ostream& out);
 
 }  // namespace offsim::cli
