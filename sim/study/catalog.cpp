@@ -50,6 +50,10 @@ std::optional<std::string> Catalog::read(const std::string& path) const {
   return std::nullopt;
 }
 
+std::string Catalog::place_of(const std::string& path) const {
+  return folder_.empty() ? path : (fs::path(folder_) / path).string();
+}
+
 std::vector<std::string> Catalog::list(const std::string& folder, std::string_view ending) const {
   std::vector<std::string> names;
   const auto take = [&](std::string name) {
@@ -76,11 +80,9 @@ std::vector<std::string> Catalog::list(const std::string& folder, std::string_vi
 }
 
 machine::Catalog Catalog::hardware() const {
-  const std::string prefix =
-      folder_.empty() ? "hardware/" : (fs::path(folder_) / "hardware/").string();
   return {[this](const std::string& path) { return read("hardware/" + path); },
           [this](const std::string& folder) { return list("hardware/" + folder, ".yaml"); },
-          prefix};
+          place_of("hardware/")};
 }
 
 std::vector<std::string> Catalog::machine_names() const {
@@ -95,14 +97,23 @@ machine::Machine Catalog::machine(const std::string& name, const Place& asked_at
 
 model::Shape Catalog::model(const std::string& name, const Place& asked_at) const {
   if (is_path(name, ".json")) {
+    std::error_code ignored;
+    if (!fs::exists(name, ignored)) {
+      // Names of a model hub have a slash too.
+      const std::string near = nearest(fs::path(name).filename().string(), model_names());
+      throw InputError(asked_at, fmt::format("there is no file '{}'", name),
+                       near.empty() ? "expected the path of a config.json, or a name of the catalog"
+                                    : fmt::format("did you mean '{}'?", near));
+    }
     return model::read_config(name);
   }
-  const auto text = read("models/" + name + ".json");
+  const std::string path = "models/" + name + ".json";
+  const auto text = read(path);
   if (!text) {
     throw InputError(asked_at, fmt::format("there is no model '{}'", name),
-                     suggest(name, model_names()) + ", or the path of a config.json");
+                     suggest(name, model_names(), fmt::format("a path such as ./{}.json", name)));
   }
-  return model::read_config(parse_document(*text, "models/" + name + ".json", Syntax::kJson), name);
+  return model::read_config(parse_document(*text, place_of(path), Syntax::kJson), name);
 }
 
 }  // namespace offsim::study

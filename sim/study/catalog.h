@@ -25,6 +25,8 @@ class Catalog {
 
   // The text of a file by its path in the catalog ("models/gpt2.json"); nothing when there is none.
   std::optional<std::string> read(const std::string& path) const;
+  // How messages name such a file: with the folder of the catalog, if it has one.
+  std::string place_of(const std::string& path) const;
   // File names in a folder ("models") that end in `ending` (".json"), without it, sorted.
   std::vector<std::string> list(const std::string& folder, std::string_view ending) const;
 

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <map>
 
 #include "sim/base/quantity.h"
+#include "sim/base/text.h"
 #include "sim/plans/plan.h"
 #include "sim/study/predict.h"
 
@@ -17,7 +20,7 @@ constexpr std::int64_t kMostBatch = 1'000'000;
 constexpr std::int64_t kMostSequence = 100'000'000;
 constexpr std::int64_t kMostTokens = 1'000'000'000'000;  // a step
 constexpr std::int64_t kMostAccumulation = 4096;
-constexpr std::size_t kMostCases = 10'000;
+constexpr double kMostCases = 10'000;
 
 Given given(const Node& node, std::string_view what) { return {to_text(node, what), node.place}; }
 
@@ -51,8 +54,8 @@ const std::vector<std::pair<std::string, Field>>& workload_fields() {
   return kFields;
 }
 
-// The options of a plan's map; `reserved` keys are not options.
-GivenPlan read_plan_options(const Node& map, Given name) {
+// The options of a plan's map. In a list of plans, the map holds its `plan: NAME` too.
+GivenPlan read_plan_options(const Node& map, Given name, bool in_list) {
   GivenPlan plan{std::move(name), {}, {}};
   if (map.kind == Node::Kind::kNull) {
     return plan;
@@ -64,7 +67,7 @@ GivenPlan read_plan_options(const Node& map, Given name) {
   for (std::size_t i = 0; i < map.keys.size(); ++i) {
     if (map.keys[i] == "workload") {
       plan.workload = read_given_workload(View(map.items[i], "workload"));
-    } else if (map.keys[i] != "plan") {
+    } else if (!in_list || map.keys[i] != "plan") {
       plan.options.emplace_back(Given{map.keys[i], map.key_places[i]},
                                 given(map.items[i], map.keys[i]));
     }
@@ -77,7 +80,8 @@ std::vector<GivenPlan> read_plans(const Node& node) {
   switch (node.kind) {
     case Node::Kind::kMap:
       for (std::size_t i = 0; i < node.keys.size(); ++i) {
-        plans.push_back(read_plan_options(node.items[i], {node.keys[i], node.key_places[i]}));
+        plans.push_back(
+            read_plan_options(node.items[i], {node.keys[i], node.key_places[i]}, false));
       }
       break;
     case Node::Kind::kList:
@@ -102,12 +106,27 @@ Published read_published(const Node& node) {
   p.variant = map.text("variant", "");
   p.tflops = map.number("tflops");
   p.from = map.text("from");
+  p.place = map.place();
   map.finish();
+  if (p.tflops <= 0) {
+    throw InputError(map.place_of("tflops"), "published.tflops is 0", "expected more than zero");
+  }
+  if (p.from.empty()) {
+    throw InputError(map.place_of("from"), "published.from is empty", "expected an address");
+  }
   return p;
 }
 
-// Later values win: the scenario's, then the plan's own.
+bool is_largest(const GivenWorkload& w) {
+  return w.micro_batch && w.micro_batch->text == "largest";
+}
+
+// Later values win: the scenario's, then the sweep's, then the plan's own. A limit goes with the
+// `largest` that it was given beside.
 GivenWorkload merge(GivenWorkload base, const GivenWorkload& over) {
+  if (over.micro_batch && !is_largest(over)) {
+    base.micro_batch_limit.reset();
+  }
   for (const auto& [key, field] : workload_fields()) {
     if (over.*field) {
       base.*field = over.*field;
@@ -136,16 +155,17 @@ Enum choice(const Given& g, std::string_view name, const std::vector<Enum>& valu
   throw InputError(g.place, fmt::format("{} is '{}'", name, g.text), suggest(g.text, names));
 }
 
-bool is_largest(const GivenWorkload& w) {
-  return w.micro_batch && w.micro_batch->text == "largest";
-}
-
 // Applies what was given and notes every effective value with its origin.
 plans::Workload effective(const GivenWorkload& w, Origins& origins) {
   using plans::Checkpointing;
   using plans::Precision;
   plans::Workload out;
   if (w.micro_batch && !is_largest(w)) {
+    if (!nearest(w.micro_batch->text, {"largest"}).empty()) {
+      throw InputError(w.micro_batch->place,
+                       fmt::format("micro_batch is '{}'", w.micro_batch->text),
+                       "did you mean 'largest'?");
+    }
     out.micro_batch = whole(*w.micro_batch, "micro_batch", 1, kMostBatch);
   }
   if (w.sequence) {
@@ -203,25 +223,46 @@ std::optional<Published> published_for(const Scenario& s, const Case& c) {
   return std::nullopt;
 }
 
+Field sweep_field(const Given& key) {
+  std::vector<std::string> names;
+  for (const auto& [name, field] : workload_fields()) {
+    if (name == key.text) {
+      return field;
+    }
+    names.push_back(name);
+  }
+  throw InputError(key.place, fmt::format("sweep has no key '{}'", key.text),
+                   suggest(key.text, names));
+}
+
+// A value that the sweep sets and something else too would be without effect on one side.
+void refuse_set_twice(const Scenario& s) {
+  for (const auto& [key, values] : s.sweep) {
+    const Field field = sweep_field(key);
+    const auto refuse = [&, &name = key.text](const GivenWorkload& w, const std::string& who) {
+      if (w.*field) {
+        throw InputError((w.*field)->place, fmt::format("{} sets {}, as the sweep does", who, name),
+                         "expected one of them to");
+      }
+    };
+    refuse(s.workload, "the workload");
+    for (const GivenPlan& plan : s.plans) {
+      refuse(plan.workload, "plan " + plan.name.text);
+    }
+  }
+}
+
 // The combinations of the sweep: for each key one value.
 std::vector<GivenWorkload> swept(const Scenario& s) {
   std::vector<GivenWorkload> all{s.workload};
   for (const auto& [key, values] : s.sweep) {
-    Field field = nullptr;
-    std::vector<std::string> names;
-    for (const auto& [name, candidate] : workload_fields()) {
-      names.push_back(name);
-      field = name == key.text ? candidate : field;
-    }
-    if (field == nullptr) {
-      throw InputError(key.place, fmt::format("sweep has no key '{}'", key.text),
-                       suggest(key.text, names));
-    }
+    const Field field = sweep_field(key);
     std::vector<GivenWorkload> next;
     for (const GivenWorkload& base : all) {
       for (const Given& value : values) {
-        next.push_back(base);
-        next.back().*field = value;
+        GivenWorkload over;
+        over.*field = value;
+        next.push_back(merge(base, over));
       }
     }
     all = std::move(next);
@@ -229,36 +270,54 @@ std::vector<GivenWorkload> swept(const Scenario& s) {
   return all;
 }
 
+std::int64_t most_micro_batches(const GivenWorkload& w) {
+  return w.micro_batch_limit ? whole(*w.micro_batch_limit, "micro_batch_limit", 1, 65536) : 1024;
+}
+
 // A step that would take more memory to simulate than a computer has, or whose bytes 64 bits cannot
-// count, is refused.
-void check_size(const model::Shape& shape, const plans::Workload& w, const GivenWorkload& given) {
-  constexpr std::int64_t kMostPasses = 50'000;          // of a layer, in a step
-  constexpr std::int64_t kMostPositions = 100'000'000;  // of all micro-batches of a step
-  constexpr double kMostBytes = 1e18;                   // of one micro-batch's activations
+// count, is refused. Returns how large the case is, as a part of the largest that is not.
+double check_size(const model::Shape& shape, const plans::Workload& w, const GivenWorkload& given,
+                  const Place& model) {
+  constexpr double kMostPasses = 50'000;          // of a layer, in a step
+  constexpr double kMostPositions = 100'000'000;  // of all micro-batches of a step
+  constexpr double kMostBytes = 1e18;             // of one micro-batch's activations
   const auto d = [](std::int64_t v) { return static_cast<double>(v); };
-  const Place at = given.accumulation ? given.accumulation->place
-                                      : (given.sequence ? given.sequence->place : Place{});
-  if (shape.layers > kMostPasses / w.accumulation) {
-    throw InputError(at,
-                     fmt::format("a step passes {} layers {} times", shape.layers, w.accumulation),
-                     fmt::format("expected at most {} passes", kMostPasses));
+  const auto place = [&](const std::optional<Given>& g) { return g ? g->place : model; };
+  // Bisection takes a step for each halving.
+  const double steps =
+      is_largest(given) ? std::ceil(std::log2(d(most_micro_batches(given) + 1))) : 1;
+  const std::string what = is_largest(given) ? "the search for the largest micro-batch" : "a step";
+  const double passes = steps * d(shape.layers) * d(w.accumulation);
+  if (passes > kMostPasses) {
+    throw InputError(place(given.accumulation),
+                     fmt::format("{} passes layers {} times", what, with_commas(passes)),
+                     fmt::format("expected at most {}", with_commas(kMostPasses)));
   }
-  if (w.sequence > kMostPositions / w.accumulation) {
-    throw InputError(at, fmt::format("a step has {} x {} positions", w.sequence, w.accumulation),
-                     fmt::format("expected at most {}", kMostPositions));
+  const double positions = steps * d(w.sequence) * d(w.accumulation);
+  if (positions > kMostPositions) {
+    throw InputError(place(given.sequence ? given.sequence : given.accumulation),
+                     fmt::format("{} has {} positions", what, with_commas(positions)),
+                     fmt::format("expected at most {}", with_commas(kMostPositions)));
   }
   const double a_token =
       d(shape.layers) * (64 * d(shape.hidden + shape.query_width()) + 32 * d(shape.ffn)) +
       32 * d(shape.vocabulary);
   if (a_token * d(w.micro_batch) * d(w.sequence) > kMostBytes) {
-    throw InputError(given.micro_batch ? given.micro_batch->place : at,
+    throw InputError(place(given.micro_batch ? given.micro_batch : given.sequence),
                      "a micro-batch has more than 1e18 bytes of activations",
                      "expected a smaller micro_batch or sequence");
   }
+  return std::max(passes / kMostPasses, positions / kMostPositions);
 }
 
-Case make_case(const Scenario& s, const GivenPlan& plan, const GivenWorkload& work,
-               const model::Shape& shape, const machine::Machine& machine) {
+struct Made {
+  Case c;
+  GivenWorkload work;
+  double size;  // as check_size() says
+};
+
+Made make_case(const Scenario& s, const GivenPlan& plan, const GivenWorkload& work,
+               const model::Shape& shape, const machine::Machine& machine, const Place& model) {
   const plans::Plan& found = plans::find_plan(plan.name.text, plan.name.place);
   Case c{plans::Job{shape, {}, machine, &found, plans::Options(found.options, found.name)},
          {},
@@ -271,33 +330,75 @@ Case make_case(const Scenario& s, const GivenPlan& plan, const GivenWorkload& wo
   }
   const GivenWorkload merged = merge(work, plan.workload);
   c.job.workload = effective(merged, c.origins);
-  check_size(shape, c.job.workload, merged);
+  const double size = check_size(shape, c.job.workload, merged, model);
   if (shape.positions > 0 && c.job.workload.sequence > shape.positions) {
-    throw InputError(merged.sequence ? merged.sequence->place : Place{},
-                     fmt::format("sequence is {}", c.job.workload.sequence),
-                     fmt::format("{} has {} positions", shape.name, shape.positions));
+    throw InputError(
+        merged.sequence ? merged.sequence->place : model,
+        fmt::format("sequence is {}", c.job.workload.sequence),
+        fmt::format("expected at most the {} positions of {}", shape.positions, shape.name));
   }
   c.largest = is_largest(merged);
-  if (c.largest) {
-    const std::int64_t most = merged.micro_batch_limit
-                                  ? whole(*merged.micro_batch_limit, "micro_batch_limit", 1, 65536)
-                                  : 1024;
-    try {
-      c.job.workload.micro_batch = std::max<std::int64_t>(1, largest_micro_batch(c.job, most));
-    } catch (const InputError&) {
-      c.job.workload.micro_batch = 1;  // what the plan refuses, its prediction refuses again
-    }
-  } else if (merged.micro_batch_limit) {
-    throw InputError(merged.micro_batch_limit->place, "micro_batch_limit has no effect",
-                     "expected micro_batch: largest beside it");
-  }
   for (const Origin& origin : c.job.options.origins()) {
     c.origins.push_back(origin);
   }
   c.model = shape.name;
   c.hardware = machine.name;
   c.published = published_for(s, c);
-  return c;
+  return {std::move(c), merged, size};
+}
+
+// A limit that no search has, a published figure that stands beside no case.
+void refuse_unused(const Scenario& s, const std::vector<Made>& made) {
+  const auto refuse_limit = [&](const std::optional<Given>& limit) {
+    if (limit && std::ranges::none_of(made, [&](const Made& m) {
+          return m.c.largest && m.work.micro_batch_limit &&
+                 m.work.micro_batch_limit->place == limit->place;
+        })) {
+      throw InputError(limit->place, "micro_batch_limit has no effect",
+                       "expected micro_batch: largest beside it");
+    }
+  };
+  refuse_limit(s.workload.micro_batch_limit);
+  for (const GivenPlan& plan : s.plans) {
+    refuse_limit(plan.workload.micro_batch_limit);
+  }
+  for (const auto& [key, values] : s.sweep) {
+    for (const Given& value : values) {
+      refuse_limit(key.text == "micro_batch_limit" ? std::optional(value) : std::nullopt);
+    }
+  }
+  for (const Published& p : s.published) {
+    if (std::ranges::none_of(made, [&](const Made& m) {
+          return m.c.published && m.c.published->place == p.place;
+        })) {
+      throw InputError(p.place, "this published figure stands beside no case",
+                       "expected the model, plan and variant of one, once");
+    }
+  }
+}
+
+// All that is wrong before the first step is simulated.
+void refuse_too_much(const Scenario& s, const std::vector<Made>& made) {
+  constexpr double kMostSize = 100;  // some minutes
+  double size = 0;
+  for (const Made& m : made) {
+    size += m.size;
+  }
+  if (size > kMostSize) {
+    throw InputError(s.sweep.empty() ? s.models.front().place : s.sweep.front().first.place,
+                     fmt::format("the scenario is {:.3g} times as large as the largest step that "
+                                 "is simulated",
+                                 size),
+                     fmt::format("expected at most {} times", kMostSize));
+  }
+}
+
+void search_largest(Case& c, std::int64_t most) {
+  try {
+    c.job.workload.micro_batch = std::max<std::int64_t>(1, largest_micro_batch(c.job, most));
+  } catch (const InputError&) {
+    c.job.workload.micro_batch = 1;  // what the plan refuses, its prediction refuses again
+  }
 }
 
 }  // namespace
@@ -321,7 +422,7 @@ GivenPlan read_given_plan(const Node& node) {
   if (name == nullptr) {
     throw InputError(node.place, "this plan has no name", "expected {plan: NAME, ...}");
   }
-  return read_plan_options(node, given(*name, "plan"));
+  return read_plan_options(node, given(*name, "plan"), true);
 }
 
 Given on_command_line(std::string text) { return {std::move(text), {"command line", 0, 0}}; }
@@ -358,7 +459,7 @@ Scenario read_scenario(const Node& document, const std::string& name) {
 }
 
 Scenario load_scenario(const Catalog& catalog, const std::string& name_or_path) {
-  const std::string stem = std::filesystem::path(name_or_path).stem().string();
+  const std::string stem = printable(std::filesystem::path(name_or_path).stem().string());
   const bool is_file = name_or_path.ends_with(".yaml") || name_or_path.ends_with(".json") ||
                        name_or_path.find('/') != std::string::npos;
   if (is_file) {
@@ -372,35 +473,50 @@ Scenario load_scenario(const Catalog& catalog, const std::string& name_or_path) 
   }
   const auto text = catalog.read("scenarios/" + name_or_path + ".yaml");
   if (!text) {
-    throw InputError(
-        {"command line", 0, 0}, fmt::format("there is no scenario '{}'", name_or_path),
-        suggest(name_or_path, catalog.list("scenarios", ".yaml")) + ", or the path of a YAML file");
+    throw InputError({"command line", 0, 0}, fmt::format("there is no scenario '{}'", name_or_path),
+                     suggest(name_or_path, catalog.list("scenarios", ".yaml"),
+                             fmt::format("a path such as ./{}.yaml", name_or_path)));
   }
-  return read_scenario(parse_document(*text, "scenarios/" + name_or_path + ".yaml", Syntax::kYaml),
-                       stem);
+  return read_scenario(
+      parse_document(*text, catalog.place_of("scenarios/" + name_or_path + ".yaml"), Syntax::kYaml),
+      stem);
 }
 
 std::vector<Case> cases(const Catalog& catalog, const Scenario& s) {
-  const std::vector<GivenWorkload> works = swept(s);
-  const std::size_t count = s.models.size() * s.machines.size() * works.size() * s.plans.size();
-  if (count > kMostCases) {
-    throw InputError({}, fmt::format("the scenario has {} cases", count),
-                     fmt::format("expected at most {}", kMostCases));
+  refuse_set_twice(s);
+  double count = static_cast<double>(s.models.size() * s.machines.size() * s.plans.size());
+  for (const auto& [key, values] : s.sweep) {
+    count *= static_cast<double>(values.size());
   }
+  if (count > kMostCases) {
+    throw InputError(s.sweep.empty() ? s.models.front().place : s.sweep.front().first.place,
+                     fmt::format("the scenario has {} cases", with_commas(count)),
+                     fmt::format("expected at most {}", with_commas(kMostCases)));
+  }
+  const std::vector<GivenWorkload> works = swept(s);
   std::map<std::string, machine::Machine> machines;
   for (const Given& hardware : s.machines) {
     machines.emplace(hardware.text, catalog.machine(hardware.text, hardware.place));
   }
-  std::vector<Case> out;
+  std::vector<Made> made;
   for (const Given& model : s.models) {
     const model::Shape shape = catalog.model(model.text, model.place);
     for (const Given& hardware : s.machines) {
       for (const GivenWorkload& work : works) {
         for (const GivenPlan& plan : s.plans) {
-          out.push_back(make_case(s, plan, work, shape, machines.at(hardware.text)));
+          made.push_back(make_case(s, plan, work, shape, machines.at(hardware.text), model.place));
         }
       }
     }
+  }
+  refuse_unused(s, made);
+  refuse_too_much(s, made);
+  std::vector<Case> out;
+  for (Made& m : made) {
+    if (m.c.largest) {
+      search_largest(m.c, most_micro_batches(m.work));
+    }
+    out.push_back(std::move(m.c));
   }
   return out;
 }

@@ -14,8 +14,8 @@
 //   sweep: {micro_batch: [8, 16, 32]}        # any workload key with numbers
 //   published: [{model: qwen2.5-14b, plan: megatrain, tflops: 264, from: "https://..."}]
 //
-// Every effective value is noted with its origin. Throws InputError for anything unknown, repeated
-// or out of range.
+// Every effective value is noted with its origin. Throws InputError for anything unknown, repeated,
+// out of range or without effect, and for more work than some minutes of simulation.
 #pragma once
 
 #include <optional>
@@ -51,6 +51,7 @@ struct Published {
       variant;  // variant: empty, or the value of the plan's option of that name
   double tflops = 0;
   std::string from;
+  Place place;
 };
 
 struct Scenario {

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "sim/base/quantity.h"
 #include "sim/plans/plan.h"
@@ -58,23 +60,42 @@ bool known_plan(const std::string& name) {
   return false;
 }
 
+// Errors are shares of what was measured.
+template <class Quantity>
+Quantity positive(Quantity measured, std::string_view what, const Place& place) {
+  if (!(measured > Quantity(0))) {
+    throw InputError(place, fmt::format("{} is zero", what), "expected more");
+  }
+  return measured;
+}
+
+Bytes measured_bytes(View& map, std::string_view key, const PoolReport* pool) {
+  if (pool == nullptr) {
+    throw InputError(map.place_of(key), fmt::format("{} is of a memory that is not there", key),
+                     "expected none: this machine has one memory");
+  }
+  return positive(map.bytes(key), key, map.place_of(key));
+}
+
 void compare(LedgerRow& row, const Prediction& p, View& map) {
   row.step.predicted = p.step;
   if (auto parts = map.find_map("parts")) {
     for (const std::string& name : parts->keys()) {
-      const Seconds measured = parts->time(name);
+      const Place place = parts->place_of(name);
+      const Seconds measured = positive(parts->time(name), name, place);
       row.parts.push_back({name,
-                           {measured, predicted_part(p, name, parts->place_of(name))},
+                           {measured, predicted_part(p, name, place)},
                            measured.value >= kJudgedShare * row.step.measured.value});
     }
     parts->finish();
   }
   if (map.has("gpu_peak")) {
-    row.gpu = {map.bytes("gpu_peak"), p.pool("gpu")->peak};
+    const PoolReport* gpu = p.pool("gpu");
+    row.gpu = {measured_bytes(map, "gpu_peak", gpu), gpu->peak};
   }
   if (map.has("host_resident")) {
-    const PoolReport& host = *p.pool("host");
-    row.host = {map.bytes("host_resident"), host.resident + host.fixed};
+    const PoolReport* host = p.pool("host");
+    row.host = {measured_bytes(map, "host_resident", host), host->resident + host->fixed};
   }
 }
 
@@ -91,7 +112,7 @@ LedgerRow read_row(const Catalog& catalog, const Node& node, const Given& machin
   s.workload = read_given_workload(map.map("workload"));
   row.plan = s.plans.front().name.text;
   row.calibrates = map.text("calibrates", "");
-  row.step.measured = map.time("step");
+  row.step.measured = positive(map.time("step"), "step", map.place_of("step"));
   if (!known_plan(row.plan)) {
     row.missing = "no such plan yet";
     map.finish({"parts", "gpu_peak", "host_resident"});
@@ -204,27 +225,33 @@ LedgerError ledger_error(const Ledger& ledger, LedgerWhat what) {
 
 Ledger validate(const Catalog& catalog, const std::string& only) {
   Ledger ledger;
-  for (const std::string& name : catalog.list("validation", ".yaml")) {
+  const std::vector<std::string> names = catalog.list("validation", ".yaml");
+  if (names.empty()) {
+    throw InputError({catalog.place_of("validation")}, "no measured steps are in this folder",
+                     "expected a YAML file for each machine");
+  }
+  if (!only.empty() && std::ranges::find(names, only) == names.end()) {
+    throw InputError({"command line"}, fmt::format("there are no measured steps '{}'", only),
+                     suggest(only, names));
+  }
+  for (const std::string& name : names) {
     if (!only.empty() && name != only) {
       continue;
     }
     const std::string path = "validation/" + name + ".yaml";
-    const Node document = parse_document(*catalog.read(path), path, Syntax::kYaml);
+    const Node document =
+        parse_document(*catalog.read(path), catalog.place_of(path), Syntax::kYaml);
     View map(document, "validation");
     const Given machine{map.text("machine"), map.place_of("machine")};
     map.text("from");
     const Node& rows = map.need("rows");
-    if (rows.kind != Node::Kind::kList) {
-      throw InputError(rows.place, "rows is not a list", "expected [{id: ..., ...}]");
+    if (rows.kind != Node::Kind::kList || rows.items.empty()) {
+      throw InputError(rows.place, "rows is not a list of rows", "expected [{id: ..., ...}]");
     }
     for (const Node& row : rows.items) {
       ledger.rows.push_back(read_row(catalog, row, machine, path));
     }
     map.finish();
-  }
-  if (ledger.rows.empty()) {
-    throw InputError({"command line", 0, 0}, fmt::format("there are no measured steps '{}'", only),
-                     suggest(only, catalog.list("validation", ".yaml")));
   }
   return ledger;
 }
@@ -254,12 +281,13 @@ std::string ledger_text(const Ledger& ledger, bool colour) {
 }
 
 std::string ledger_json(const Ledger& ledger) {
+  const auto text = [](const std::string& s) { return nlohmann::json(s).dump(); };
   std::string rows;
   for (const LedgerRow& row : ledger.rows) {
     std::string parts;
     for (const LedgerPart& part : row.parts) {
-      parts += fmt::format("{}\"{}\": {{\"measured_s\": {}, \"predicted_s\": {}, \"judged\": {}}}",
-                           parts.empty() ? "" : ", ", part.name, part.time.measured.value,
+      parts += fmt::format("{}{}: {{\"measured_s\": {}, \"predicted_s\": {}, \"judged\": {}}}",
+                           parts.empty() ? "" : ", ", text(part.name), part.time.measured.value,
                            part.time.predicted.value, part.judged);
     }
     std::string memory;
@@ -270,10 +298,10 @@ std::string ledger_json(const Ledger& ledger) {
       }
     }
     rows += fmt::format(
-        "{}\n  {{\"id\": \"{}\", \"plan\": \"{}\", \"missing\": \"{}\", \"calibrates\": \"{}\", "
+        "{}\n  {{\"id\": {}, \"plan\": {}, \"missing\": {}, \"calibrates\": {}, "
         "\"step\": {{\"measured_s\": {}, \"predicted_s\": {}}}, \"parts\": {{{}}}{}}}",
-        rows.empty() ? "" : ",", row.id, row.plan, row.missing, row.calibrates,
-        row.step.measured.value, row.step.predicted.value, parts, memory);
+        rows.empty() ? "" : ",", text(row.id), text(row.plan), text(row.missing),
+        text(row.calibrates), row.step.measured.value, row.step.predicted.value, parts, memory);
   }
   return "{\"schema\": \"offsim.ledger/1\", \"rows\": [" + rows + "\n]}\n";
 }
