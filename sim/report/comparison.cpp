@@ -307,6 +307,19 @@ std::string legend(const Lines& sources, const TextStyle& style) {
   return out;
 }
 
+// Each once: rows of one plan warn of the same.
+Lines warnings_of(const Rows& rows) {
+  Lines warnings;
+  for (const ComparisonRow& row : rows) {
+    for (const std::string& warning : row.prediction.warnings) {
+      if (std::ranges::find(warnings, warning) == warnings.end()) {
+        warnings.push_back(warning);
+      }
+    }
+  }
+  return warnings;
+}
+
 }  // namespace
 
 std::string comparison_text(std::string_view title, const Rows& rows, const TextStyle& style) {
@@ -328,7 +341,8 @@ std::string comparison_text(std::string_view title, const Rows& rows, const Text
   if (!common.empty()) {
     out += paragraph("", join(common, ", "), style);
   }
-  return out + "\n" + table_text(rows, identity, sources, style) + "\n" + legend(sources, style);
+  return out + "\n" + table_text(rows, identity, sources, style) + "\n" + legend(sources, style) +
+         warnings_text(warnings_of(rows), style);
 }
 
 std::string budget_text(const plans::Job& job, const study::Prediction& prediction, double tokens,

@@ -145,6 +145,16 @@ std::string paint(std::string_view text, Ink ink, const TextStyle& style) {
   return fmt::format("\x1b[{}m{}\x1b[0m", kCodes[static_cast<std::size_t>(ink)], text);
 }
 
+std::string warnings_text(const std::vector<std::string>& warnings, const TextStyle& style) {
+  std::string out;
+  for (const std::string& warning : warnings) {
+    for (const std::string& line : wrap("warning: " + warning, page_width(style))) {
+      out += paint(line, Ink::kYellow, style) + "\n";
+    }
+  }
+  return out;
+}
+
 std::string join(const std::vector<std::string>& parts, std::string_view between) {
   return fmt::format("{}", fmt::join(parts, between));
 }

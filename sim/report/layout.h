@@ -46,6 +46,9 @@ enum class Ink : std::uint8_t { kBold, kRed, kYellow };
 // `text` as it is without colour.
 std::string paint(std::string_view text, Ink ink, const TextStyle& style);
 
+// "warning: ...", each on lines of its own.
+std::string warnings_text(const std::vector<std::string>& warnings, const TextStyle& style);
+
 std::string join(const std::vector<std::string>& parts, std::string_view between);
 
 // For people: "GPU", "host", "pinned", "NVMe", "unified".

@@ -276,16 +276,6 @@ std::string support_text(const plans::Job& job, const Prediction& p, const TextS
          (weak.empty() ? "" : labelled("weakest", join(weak, ", "), style));
 }
 
-std::string warnings_text(const Prediction& p, const TextStyle& style) {
-  std::string out;
-  for (const std::string& warning : p.warnings) {
-    for (const std::string& line : wrap("warning: " + warning, page_width(style))) {
-      out += paint(line, Ink::kYellow, style) + "\n";
-    }
-  }
-  return out;
-}
-
 }  // namespace
 
 std::string next_text(const std::string& command, const TextStyle& style) {
@@ -316,7 +306,8 @@ std::string prediction_text(const plans::Job& job, const study::Prediction& pred
   } else {
     out = misfit_text(prediction, style) + asked + memory_text(prediction, style) + "\n";
   }
-  return out + warnings_text(prediction, style) + (next.empty() ? "" : next_text(next, style));
+  return out + warnings_text(prediction.warnings, style) +
+         (next.empty() ? "" : next_text(next, style));
 }
 
 }  // namespace offsim::report

@@ -63,7 +63,19 @@ gpt2, box, micro-batch 8 x 1,024
 
   TFLOPS: 6ND, of each GPU. GPU, host: GiB at the peak and what is fixed.
   $/Mtoken: dollars for a million tokens.
+warning: megatrain.num_grad_slabs has no effect here
 )");
+}
+
+// As often as it is said once, by the first row that has it.
+TEST(ComparisonText, WarnsOfEachThingOnce) {
+  Table table;
+  table.add("megatrain");
+  table.add("native");
+  table.rows.front().prediction.warnings = {"one", "two"};
+  table.rows.back().prediction.warnings = {"two", "three"};
+  EXPECT_THAT(table.text(), testing::EndsWith("\nwarning: one\nwarning: two\nwarning: three\n"));
+  EXPECT_THAT(table.text("", {.colour = true}), HasSubstr("\x1b[33mwarning: two\x1b[0m\n"));
 }
 
 TEST(ComparisonText, PutsInColumnsOnlyWhatVaries) {
