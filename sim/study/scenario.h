@@ -40,6 +40,10 @@ struct GivenWorkload {
       precision, phase_sync;
 };
 
+// The keys of a workload, and where each is kept.
+using WorkloadField = std::optional<Given> GivenWorkload::*;
+const std::vector<std::pair<std::string, WorkloadField>>& workload_fields();
+
 struct GivenPlan {
   Given name;
   std::vector<std::pair<Given, Given>> options;  // name, value

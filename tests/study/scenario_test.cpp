@@ -57,13 +57,13 @@ TEST(Cases, RefuseStepsThatCannotBeSimulated) {
   const std::string head = "model: gpt2\nhardware: h200-pcie5\nplans: zero2-offload\n";
   EXPECT_EQ(refusal("model: llama-3.1-405b\nhardware: h200-pcie5\nplans: native\n"
                     "workload: {accumulation: 4096}\n"),
-            "s.yaml:4:26: a step passes 126 layers 4096 times; expected at most 50000 passes");
+            "s.yaml:4:26: a step passes layers 516,096 times; expected at most 50,000");
   EXPECT_EQ(refusal("model: llama-3.1-405b\nhardware: h200-pcie5\nplans: native\n"
                     "workload: {micro_batch: 1000000, sequence: 1000000}\n"),
             "s.yaml:4:25: a micro-batch has more than 1e18 bytes of activations; expected a "
             "smaller micro_batch or sequence");
   EXPECT_EQ(refusal(head + "workload: {sequence: 2000}\n"),
-            "s.yaml:4:22: sequence is 2000; gpt2 has 1024 positions");
+            "s.yaml:4:22: sequence is 2000; expected at most the 1024 positions of gpt2");
   EXPECT_EQ(
       refusal(head + "workload: {micro_batch_limit: 4}\n"),
       "s.yaml:4:31: micro_batch_limit has no effect; expected micro_batch: largest beside it");

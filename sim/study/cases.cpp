@@ -1,0 +1,348 @@
+// From what a scenario says to jobs: every combination, checked, before the first step is simulated.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "sim/base/quantity.h"
+#include "sim/plans/plan.h"
+#include "sim/study/predict.h"
+#include "sim/study/scenario.h"
+
+namespace offsim::study {
+
+namespace {
+
+constexpr std::int64_t kMostBatch = 1'000'000;
+constexpr std::int64_t kMostSequence = 100'000'000;
+constexpr std::int64_t kMostTokens = 1'000'000'000'000;  // a step
+constexpr std::int64_t kMostAccumulation = 4096;
+constexpr double kMostCases = 10'000;
+
+bool is_largest(const GivenWorkload& w) {
+  return w.micro_batch && w.micro_batch->text == "largest";
+}
+
+// Later values win: the scenario's, then the sweep's, then the plan's own. A limit goes with the
+// `largest` that it was given beside.
+GivenWorkload merge(GivenWorkload base, const GivenWorkload& over) {
+  if (over.micro_batch && !is_largest(over)) {
+    base.micro_batch_limit.reset();
+  }
+  for (const auto& [key, field] : workload_fields()) {
+    if (over.*field) {
+      base.*field = over.*field;
+    }
+  }
+  return base;
+}
+
+std::int64_t whole(const Given& g, std::string_view name, std::int64_t least, std::int64_t most) {
+  Node node;
+  node.kind = Node::Kind::kScalar;
+  node.place = g.place;
+  node.scalar = g.text;
+  return to_integer(node, least, most, name);
+}
+
+template <class Enum>
+Enum choice(const Given& g, std::string_view name, const std::vector<Enum>& values) {
+  std::vector<std::string> names;
+  for (const Enum value : values) {
+    names.emplace_back(plans::to_string(value));
+    if (names.back() == g.text) {
+      return value;
+    }
+  }
+  throw InputError(g.place, fmt::format("{} is '{}'", name, g.text), suggest(g.text, names));
+}
+
+// Applies what was given and notes every effective value with its origin.
+plans::Workload effective(const GivenWorkload& w, Origins& origins) {
+  using plans::Checkpointing;
+  using plans::Precision;
+  plans::Workload out;
+  if (w.micro_batch && !is_largest(w)) {
+    if (!nearest(w.micro_batch->text, {"largest"}).empty()) {
+      throw InputError(w.micro_batch->place,
+                       fmt::format("micro_batch is '{}'", w.micro_batch->text),
+                       "did you mean 'largest'?");
+    }
+    out.micro_batch = whole(*w.micro_batch, "micro_batch", 1, kMostBatch);
+  }
+  if (w.sequence) {
+    out.sequence = whole(*w.sequence, "sequence", 1, kMostSequence);
+  }
+  if (w.accumulation) {
+    out.accumulation = whole(*w.accumulation, "accumulation", 1, kMostAccumulation);
+  }
+  if (w.checkpointing) {
+    out.checkpointing = choice<Checkpointing>(*w.checkpointing, "checkpointing",
+                                              {Checkpointing::kNone, Checkpointing::kFull});
+  }
+  if (w.precision) {
+    out.precision = choice<Precision>(
+        *w.precision, "precision",
+        {Precision::kBf16Mixed, Precision::kBf16, Precision::kFp16Mixed, Precision::kFp32});
+  }
+  if (w.phase_sync) {
+    Node node;
+    node.kind = Node::Kind::kScalar;
+    node.place = w.phase_sync->place;
+    node.scalar = w.phase_sync->text;
+    out.phase_sync = to_boolean(node, "phase_sync");
+  }
+  if (out.micro_batch > kMostTokens / out.sequence / out.accumulation) {
+    throw InputError(w.micro_batch ? w.micro_batch->place : w.sequence->place,
+                     "a step has more than 1e12 tokens",
+                     "expected a smaller micro_batch, sequence or accumulation");
+  }
+  const auto note = [&](std::string_view name, const std::optional<Given>& g, std::string value) {
+    origins.push_back({fmt::format("workload.{}", name), std::move(value), g ? g->place : Place{}});
+  };
+  note("micro_batch", w.micro_batch, is_largest(w) ? "largest" : std::to_string(out.micro_batch));
+  note("sequence", w.sequence, std::to_string(out.sequence));
+  note("accumulation", w.accumulation, std::to_string(out.accumulation));
+  note("checkpointing", w.checkpointing, std::string(plans::to_string(out.checkpointing)));
+  note("precision", w.precision, std::string(plans::to_string(out.precision)));
+  note("phase_sync", w.phase_sync, out.phase_sync ? "true" : "false");
+  return out;
+}
+
+std::optional<Published> published_for(const Scenario& s, const Case& c) {
+  for (const Published& p : s.published) {
+    std::string variant;
+    for (const Origin& origin : c.job.options.origins()) {
+      if (origin.name == p.plan + ".variant") {
+        variant = origin.value;
+      }
+    }
+    if (p.model == c.model && p.plan == c.job.plan->name &&
+        (p.variant.empty() || p.variant == variant)) {
+      return p;
+    }
+  }
+  return std::nullopt;
+}
+
+WorkloadField sweep_field(const Given& key) {
+  std::vector<std::string> names;
+  for (const auto& [name, field] : workload_fields()) {
+    if (name == key.text) {
+      return field;
+    }
+    names.push_back(name);
+  }
+  throw InputError(key.place, fmt::format("sweep has no key '{}'", key.text),
+                   suggest(key.text, names));
+}
+
+// A value that the sweep sets and something else too would be without effect on one side.
+void refuse_set_twice(const Scenario& s) {
+  for (const auto& [key, values] : s.sweep) {
+    const WorkloadField field = sweep_field(key);
+    const auto refuse = [&, &name = key.text](const GivenWorkload& w, const std::string& who) {
+      if (w.*field) {
+        throw InputError((w.*field)->place, fmt::format("{} sets {}, as the sweep does", who, name),
+                         "expected one of them to");
+      }
+    };
+    refuse(s.workload, "the workload");
+    for (const GivenPlan& plan : s.plans) {
+      refuse(plan.workload, "plan " + plan.name.text);
+    }
+  }
+}
+
+// The combinations of the sweep: for each key one value.
+std::vector<GivenWorkload> swept(const Scenario& s) {
+  std::vector<GivenWorkload> all{s.workload};
+  for (const auto& [key, values] : s.sweep) {
+    const WorkloadField field = sweep_field(key);
+    std::vector<GivenWorkload> next;
+    for (const GivenWorkload& base : all) {
+      for (const Given& value : values) {
+        GivenWorkload over;
+        over.*field = value;
+        next.push_back(merge(base, over));
+      }
+    }
+    all = std::move(next);
+  }
+  return all;
+}
+
+std::int64_t most_micro_batches(const GivenWorkload& w) {
+  return w.micro_batch_limit ? whole(*w.micro_batch_limit, "micro_batch_limit", 1, 65536) : 1024;
+}
+
+// A step that would take more memory to simulate than a computer has, or whose bytes 64 bits cannot
+// count, is refused. Returns how large the case is, as a part of the largest that is not.
+double check_size(const model::Shape& shape, const plans::Workload& w, const GivenWorkload& given,
+                  const Place& model) {
+  constexpr double kMostPasses = 50'000;          // of a layer, in a step
+  constexpr double kMostPositions = 100'000'000;  // of all micro-batches of a step
+  constexpr double kMostBytes = 1e18;             // of one micro-batch's activations
+  const auto d = [](std::int64_t v) { return static_cast<double>(v); };
+  const auto place = [&](const std::optional<Given>& g) { return g ? g->place : model; };
+  // Bisection takes a step for each halving.
+  const double steps =
+      is_largest(given) ? std::ceil(std::log2(d(most_micro_batches(given) + 1))) : 1;
+  const std::string what = is_largest(given) ? "the search for the largest micro-batch" : "a step";
+  const double passes = steps * d(shape.layers) * d(w.accumulation);
+  if (passes > kMostPasses) {
+    throw InputError(place(given.accumulation),
+                     fmt::format("{} passes layers {} times", what, with_commas(passes)),
+                     fmt::format("expected at most {}", with_commas(kMostPasses)));
+  }
+  const double positions = steps * d(w.sequence) * d(w.accumulation);
+  if (positions > kMostPositions) {
+    throw InputError(place(given.sequence ? given.sequence : given.accumulation),
+                     fmt::format("{} has {} positions", what, with_commas(positions)),
+                     fmt::format("expected at most {}", with_commas(kMostPositions)));
+  }
+  const double a_token =
+      d(shape.layers) * (64 * d(shape.hidden + shape.query_width()) + 32 * d(shape.ffn)) +
+      32 * d(shape.vocabulary);
+  if (a_token * d(w.micro_batch) * d(w.sequence) > kMostBytes) {
+    throw InputError(place(given.micro_batch ? given.micro_batch : given.sequence),
+                     "a micro-batch has more than 1e18 bytes of activations",
+                     "expected a smaller micro_batch or sequence");
+  }
+  return std::max(passes / kMostPasses, positions / kMostPositions);
+}
+
+struct Made {
+  Case c;
+  GivenWorkload work;
+  double size;  // as check_size() says
+};
+
+Made make_case(const Scenario& s, const GivenPlan& plan, const GivenWorkload& work,
+               const model::Shape& shape, const machine::Machine& machine, const Place& model) {
+  const plans::Plan& found = plans::find_plan(plan.name.text, plan.name.place);
+  Case c{plans::Job{shape, {}, machine, &found, plans::Options(found.options, found.name)},
+         {},
+         {},
+         false,
+         std::nullopt,
+         {}};
+  for (const auto& [name, value] : plan.options) {
+    c.job.options.set(name.text, value.text, value.place);
+  }
+  const GivenWorkload merged = merge(work, plan.workload);
+  c.job.workload = effective(merged, c.origins);
+  const double size = check_size(shape, c.job.workload, merged, model);
+  if (shape.positions > 0 && c.job.workload.sequence > shape.positions) {
+    throw InputError(
+        merged.sequence ? merged.sequence->place : model,
+        fmt::format("sequence is {}", c.job.workload.sequence),
+        fmt::format("expected at most the {} positions of {}", shape.positions, shape.name));
+  }
+  c.largest = is_largest(merged);
+  for (const Origin& origin : c.job.options.origins()) {
+    c.origins.push_back(origin);
+  }
+  c.model = shape.name;
+  c.hardware = machine.name;
+  c.published = published_for(s, c);
+  return {std::move(c), merged, size};
+}
+
+// A limit that no search has, a published figure that stands beside no case.
+void refuse_unused(const Scenario& s, const std::vector<Made>& made) {
+  const auto refuse_limit = [&](const std::optional<Given>& limit) {
+    if (limit && std::ranges::none_of(made, [&](const Made& m) {
+          return m.c.largest && m.work.micro_batch_limit &&
+                 m.work.micro_batch_limit->place == limit->place;
+        })) {
+      throw InputError(limit->place, "micro_batch_limit has no effect",
+                       "expected micro_batch: largest beside it");
+    }
+  };
+  refuse_limit(s.workload.micro_batch_limit);
+  for (const GivenPlan& plan : s.plans) {
+    refuse_limit(plan.workload.micro_batch_limit);
+  }
+  for (const auto& [key, values] : s.sweep) {
+    for (const Given& value : values) {
+      refuse_limit(key.text == "micro_batch_limit" ? std::optional(value) : std::nullopt);
+    }
+  }
+  for (const Published& p : s.published) {
+    if (std::ranges::none_of(made, [&](const Made& m) {
+          return m.c.published && m.c.published->place == p.place;
+        })) {
+      throw InputError(p.place, "this published figure stands beside no case",
+                       "expected the model, plan and variant of one, once");
+    }
+  }
+}
+
+// A step may take ten seconds to simulate, and a scenario has many.
+void refuse_too_much(const Scenario& s, const std::vector<Made>& made) {
+  constexpr double kMostSize = 100;
+  double size = 0;
+  for (const Made& m : made) {
+    size += m.size;
+  }
+  if (size > kMostSize) {
+    throw InputError(s.sweep.empty() ? s.models.front().place : s.sweep.front().first.place,
+                     fmt::format("the scenario is {:.3g} times as large as the largest step that "
+                                 "is simulated",
+                                 size),
+                     fmt::format("expected at most {} times", kMostSize));
+  }
+}
+
+void search_largest(Case& c, std::int64_t most) {
+  try {
+    c.job.workload.micro_batch = std::max<std::int64_t>(1, largest_micro_batch(c.job, most));
+  } catch (const InputError&) {
+    c.job.workload.micro_batch = 1;  // what the plan refuses, its prediction refuses again
+  }
+}
+
+}  // namespace
+
+std::vector<Case> cases(const Catalog& catalog, const Scenario& s) {
+  refuse_set_twice(s);
+  double count = static_cast<double>(s.models.size() * s.machines.size() * s.plans.size());
+  for (const auto& [key, values] : s.sweep) {
+    count *= static_cast<double>(values.size());
+  }
+  if (count > kMostCases) {
+    throw InputError(s.sweep.empty() ? s.models.front().place : s.sweep.front().first.place,
+                     fmt::format("the scenario has {} cases", with_commas(count)),
+                     fmt::format("expected at most {}", with_commas(kMostCases)));
+  }
+  const std::vector<GivenWorkload> works = swept(s);
+  std::map<std::string, machine::Machine> machines;
+  for (const Given& hardware : s.machines) {
+    machines.emplace(hardware.text, catalog.machine(hardware.text, hardware.place));
+  }
+  std::vector<Made> made;
+  for (const Given& model : s.models) {
+    const model::Shape shape = catalog.model(model.text, model.place);
+    for (const Given& hardware : s.machines) {
+      for (const GivenWorkload& work : works) {
+        for (const GivenPlan& plan : s.plans) {
+          made.push_back(make_case(s, plan, work, shape, machines.at(hardware.text), model.place));
+        }
+      }
+    }
+  }
+  refuse_unused(s, made);
+  refuse_too_much(s, made);
+  std::vector<Case> out;
+  for (Made& m : made) {
+    if (m.c.largest) {
+      search_largest(m.c, most_micro_batches(m.work));
+    }
+    out.push_back(std::move(m.c));
+  }
+  return out;
+}
+
+}  // namespace offsim::study

@@ -1,0 +1,86 @@
+// Is a file of measured steps refused where it says what cannot be compared?
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "sim/study/validate.h"
+#include "tests/base/message_of.h"
+
+namespace offsim::study {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+// The repository's machines and models, and measured steps of the test's own.
+class LedgerFile : public testing::Test {
+ protected:
+  LedgerFile() {
+    fs::create_directories(folder / "validation");
+    for (const char* part : {"hardware", "models"}) {
+      fs::create_directory_symlink(fs::path(OFFSIM_SOURCE_DIR) / part, folder / part);
+    }
+  }
+  ~LedgerFile() override { fs::remove_all(folder); }
+
+  Ledger ledger(const std::string& rows, const std::string& machine = "h200-pcie5") {
+    std::ofstream(folder / "validation" / "v.yaml")
+        << "machine: " << machine << "\nfrom: a test\nrows: [" << rows << "]\n";
+    return validate(Catalog::folder(folder.string()), "v");
+  }
+  // Without the folder's name.
+  std::string refusal(const std::string& rows, const std::string& machine = "h200-pcie5") {
+    const std::string message = message_of([&] { ledger(rows, machine); });
+    const std::string name = (folder / "validation").string() + "/";
+    return message.starts_with(name) ? message.substr(name.size()) : message;
+  }
+
+  const fs::path folder =
+      fs::path(testing::TempDir()) / ("offsim_ledger_" + std::to_string(::getpid()));
+  const std::string kRow = "{id: r, model: gpt2, plan: native, workload: {micro_batch: 1}, step: ";
+};
+
+TEST_F(LedgerFile, MeasuredQuantitiesAreMoreThanZero) {
+  EXPECT_EQ(refusal(kRow + "1 s}"), "(nothing was refused)");
+  EXPECT_EQ(refusal(kRow + "0 s}"), "v.yaml:3:77: step is zero; expected more");
+  EXPECT_EQ(refusal(kRow + "1 s, parts: {forward: 0 s}}"),
+            "v.yaml:3:99: forward is zero; expected more");
+  EXPECT_EQ(refusal(kRow + "1 s, gpu_peak: 0 GiB}"),
+            "v.yaml:3:92: gpu_peak is zero; expected more");
+}
+
+TEST_F(LedgerFile, AUnifiedMachineHasNoMemoryOfTheHost) {
+  EXPECT_EQ(refusal(kRow + "1 s, host_resident: 1 GiB}", "mac-studio-m3-ultra"),
+            "v.yaml:3:97: host_resident is of a memory that is not there; expected none: this "
+            "machine has one memory");
+}
+
+TEST_F(LedgerFile, RowsAreAtLeastOne) {
+  EXPECT_EQ(refusal(""), "v.yaml:3:7: rows is not a list of rows; expected [{id: ..., ...}]");
+}
+
+TEST_F(LedgerFile, AFolderHasAFile) {
+  const Catalog catalog = Catalog::folder(folder.string());
+  EXPECT_EQ(message_of([&] { validate(catalog, ""); }),
+            (folder / "validation").string() +
+                ": no measured steps are in this folder; expected a YAML file for each machine");
+  ledger(kRow + "1 s}");
+  EXPECT_EQ(message_of([&] { validate(catalog, "w"); }),
+            "command line: there are no measured steps 'w'; expected one of v");
+}
+
+TEST_F(LedgerFile, AnyNameIsJson) {
+  const auto json = nlohmann::json::parse(ledger_json(
+      ledger("{id: 'a\"b\\', model: gpt2, plan: 'x\"', workload: {micro_batch: 1}, step: 1 s, "
+             "calibrates: '\"'}")));
+  EXPECT_EQ(json["rows"][0]["id"], "a\"b\\");
+  EXPECT_EQ(json["rows"][0]["plan"], "x\"");
+  EXPECT_EQ(json["rows"][0]["calibrates"], "\"");
+}
+
+}  // namespace
+}  // namespace offsim::study
