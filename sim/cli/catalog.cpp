@@ -163,7 +163,9 @@ void plan_options(const CatalogOptions& options, std::ostream& out) {
 
 void scenarios(const CatalogOptions& options, const study::Catalog& catalog, std::ostream& out) {
   const report::TextStyle& style = options.terminal.style;
-  for (const std::string& name : catalog.list("scenarios", ".yaml")) {
+  const std::vector<std::string> names =
+      options.name ? std::vector{*options.name} : catalog.list("scenarios", ".yaml");
+  for (const std::string& name : names) {
     out << report::paint(name, report::Ink::kBold, style) << "\n"
         << report::paragraph("  ", study::load_scenario(catalog, name).title, style);
   }

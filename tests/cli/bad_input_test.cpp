@@ -261,7 +261,7 @@ TEST_F(BadInput, Work) {
       {kAsk + "native --micro-batch-limit 4", "micro_batch_limit has no effect"},
       {kAsk + "native --micro-batch largest --micro-batch-limit 0", "micro_batch_limit is '0'"},
       {kAsk + "native --sequence 0", "sequence is '0'"},
-      {kAsk + "native --sequence 1025", "gpt2 has 1024 positions"},
+      {kAsk + "native --sequence 1025", "expected at most the 1024 positions of gpt2"},
       {kModel + "gpt2 --sequence 1e3", "sequence is '1e3'"},
       {kModel + "qwen2.5-7b --micro-batch 1000000 --sequence 100000000", "more than 1e12 tokens"},
       {kAsk + "native --accumulation 0", "accumulation is '0'"},
@@ -297,9 +297,9 @@ TEST_F(BadInput, OptionsOfPlans) {
       {kAsk + "native --set native.gradient_clipping=", "native.gradient_clipping is ''"},
       {kAsk + "native --set native.gradient_clipping=true --set native.gradient_clipping=true",
        "native.gradient_clipping is given twice"},
-      {kAsk + "megatrain --set megatrain.checkpoint_interval=0", "expected layers from 1"},
-      {kAsk + "megatrain --set megatrain.checkpoint_interval=-3", "negative"},
-      {kAsk + "megatrain --set megatrain.checkpoint_interval=1e99", "checkpoint_interval is 1e99"},
+      {kAsk + "megatrain --set megatrain.checkpoint_interval=0", "expected a whole number of layers from 1"},
+      {kAsk + "megatrain --set megatrain.checkpoint_interval=-3", "megatrain.checkpoint_interval is '-3'"},
+      {kAsk + "megatrain --set megatrain.checkpoint_interval=1e99", "checkpoint_interval is '1e99'"},
       {kAsk + "megatrain --set megatrain.variant=papr", "did you mean 'paper'?"},
       {kAsk + "zero2-offload --set zero2-offload.deepspeed_version=new", "expected a version"},
       {"compare --model gpt2 --hardware h200-pcie5 --plans native --set megatrain.variant=code",
@@ -326,7 +326,7 @@ TEST_F(BadInput, Outputs) {
 
 TEST_F(BadInput, FilesOfModels) {
   check({
-      {kModel + "missing.json", "missing.json: no such file"},
+      {kModel + "missing.json", "command line: there is no file 'missing.json'"},
       {kModel + "folder.json", "folder.json: this is a folder"},
       {kModel + "pipe.json", "pipe.json: this is a device or a pipe"},
       {kModel + "/dev/zero", "/dev/zero: this is a device or a pipe"},
@@ -352,7 +352,7 @@ TEST_F(BadInput, FilesOfModels) {
 
 TEST_F(BadInput, FilesOfHardware) {
   check({
-      {kHardware + "missing.yaml", "missing.yaml: no such file"},
+      {kHardware + "missing.yaml", "command line: there is no file 'missing.yaml'"},
       {kHardware + "folder.yaml", "folder.yaml: this is a folder"},
       {kHardware + "pipe.yaml", "pipe.yaml: this is a device or a pipe"},
       {kHardware + "gigabyte.yaml", "bytes are too many"},
@@ -394,7 +394,7 @@ TEST_F(BadInput, FilesOfScenarios) {
       {"run s_sweep_key.yaml", "sweep has no key 'batch'"},
       {"run s_sweep_empty.yaml", "micro_batch is an empty list"},
       {"run s_sweep_list.yaml", "sweep is not a map"},
-      {"run s_sweep_huge.yaml", "20301 cases"},
+      {"run s_sweep_huge.yaml", "s_sweep_huge.yaml:4:9: the scenario has 20,301 cases"},
       {"run s_published.yaml", "s_published.yaml:4:"},
       {"run s_documents.yaml", "s_documents.yaml:4:"},
       {"run s_tag.yaml", "s_tag.yaml:3:"},

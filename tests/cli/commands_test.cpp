@@ -258,7 +258,7 @@ TEST(Predict, ColourIsForTerminalsAndMayBeRefused) {
 
 TEST(Predict, AFullDiskIsNotSuccess) {
   EXPECT_EQ(shell("offsim " + kAsk + " --json /dev/full").code, 2);
-  EXPECT_EQ(shell("offsim " + kAsk + " > /dev/full").code, 1);
+  EXPECT_EQ(shell("offsim " + kAsk + " > /dev/full").code, 2);
 }
 
 TEST(Compare, KeepsWhatDoesNotFitAndWhatIsRefused) {
