@@ -165,11 +165,12 @@ void scenarios(const CatalogOptions& options, const study::Catalog& catalog, std
   const report::TextStyle& style = options.terminal.style;
   const std::vector<std::string> names =
       options.name ? std::vector{*options.name} : catalog.list("scenarios", ".yaml");
+  std::string text;  // whole, or a refusal alone
   for (const std::string& name : names) {
-    out << report::paint(name, report::Ink::kBold, style) << "\n"
-        << report::paragraph("  ", study::load_scenario(catalog, name).title, style);
+    text += report::paint(name, report::Ink::kBold, style) + "\n" +
+            report::paragraph("  ", study::load_scenario(catalog, name).title, style);
   }
-  out << "Answers: offsim run NAME\n";
+  out << text << "Answers: offsim run NAME\n";
 }
 
 }  // namespace

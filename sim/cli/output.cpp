@@ -89,7 +89,8 @@ void write_files(const std::vector<const Destination*>& destinations) {
 bool same_file(const std::string& a, const std::string& b) {
   std::error_code failed;
   return a == b || (a != "-" && b != "-" &&
-                    fs::weakly_canonical(a, failed) == fs::weakly_canonical(b, failed));
+                    fs::weakly_canonical(fs::absolute(a, failed), failed) ==
+                        fs::weakly_canonical(fs::absolute(b, failed), failed));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// From what a scenario says to jobs: every combination, checked, before the first step is simulated.
+// From what a scenario says to jobs: every combination, checked before the first step is simulated.
 #include <fmt/format.h>
 
 #include <algorithm>
