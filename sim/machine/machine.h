@@ -72,6 +72,10 @@ struct Link {
   Known<BytesPerSecond> total;       // pinned, both directions at once, added
   Known<Seconds> latency;            // of one pinned copy, beside the host's call
   Curve pageable_h2d, pageable_d2h;  // bytes a second by bytes
+  // Coherent: kernels read and write any host memory, and pages of managed memory migrate when the
+  // GPU touches them, each after so long. Absent: not coherent.
+  std::optional<Known<Seconds>> page_fault;
+  bool coherent() const { return page_fault.has_value(); }
 };
 
 // What several GPUs share on their way to the host (a switch, a root port).

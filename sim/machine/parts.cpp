@@ -66,6 +66,10 @@ Link read_link(View map, FigureReader& figures) {
   link.latency = figures.time(map, "latency");
   link.pageable_h2d = figures.curve(map, "pageable_h2d", as_bytes, as_bandwidth);
   link.pageable_d2h = figures.curve(map, "pageable_d2h", as_bytes, as_bandwidth);
+  if (std::optional<View> coherent = map.find_map("coherent")) {
+    link.page_fault = figures.time(*coherent, "page_fault");
+    coherent->finish();
+  }
   map.finish();
   return link;
 }

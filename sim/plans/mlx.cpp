@@ -7,19 +7,20 @@
 // A micro-batch is a lazy graph that one mx.eval runs, for which the host waits. So that its first
 // launch is exposed, once a micro-batch, and nothing overlaps the next one's.
 // Adam, with weight decay, is 13 elementwise operations a tensor: 30 numbers read and written a
-// parameter (m 7, v 9, the update 12, the decay 2). mx.compile fuses them into one kernel that reads
-// gradient, parameter, m and v and writes three: 7 numbers, 14 or 28 bytes.
+// parameter (m 7, v 9, the update 12, the decay 2). mx.compile fuses them into one kernel that
+// reads gradient, parameter, m and v and writes three: 7 numbers, 14 or 28 bytes.
 // An array that nothing else refers to gives its buffer to its result. With donation false a
 // reference to the old tree is kept until mx.eval returns: old and new parameters, m and v coexist.
 // Attention is unfused in training, forward and backward (scaled_dot_product_attention.cpp,
-// use_fallback): all S x S scores of all heads, not half; the softmax stays from forward to backward
-// (or is made again: mx.checkpoint, which recomputes no product that backward does not read).
+// use_fallback): all S x S scores of all heads, not half; the softmax stays from forward to
+// backward (or is made again: mx.checkpoint, which recomputes no product that backward does not
+// read).
 //   forward    q scaled; scores; where(mask), softmax: 4 numbers a score; the product with v
 //   backward   gradients of softmax and v; softmax's and where's gradients: 11 numbers a score, 7
 //              compiled; gradients of q and k
-// Limits: memory_limit (1.5 times the working set that Metal recommends, at most 95 % of memory) makes
-// the host wait for running work, and fails nothing; wired_limit keeps so much resident and is
-// refused above that working set (accelerator.memory). What lies beyond it may be swapped.
+// Limits: memory_limit (1.5 times the working set that Metal recommends, at most 95 % of memory)
+// makes the host wait for running work, and fails nothing; wired_limit keeps so much resident and
+// is refused above that working set (accelerator.memory). What lies beyond it may be swapped.
 // Left out: MLX's fused norms and rotary (a layer's other kernels are eager PyTorch's, which move
 // more), what else mx.compile fuses, building the graph in Python before its launches, buffers of
 // whole pages, updates that the graph may run before the backward is done.

@@ -40,3 +40,7 @@ std::vector<std::string> check_mlx(const Job& job);
 void record_mlx(const Job& job, runtime::Recorder& gpu, int steps);
 
 }  // namespace offsim::plans
+std::vector<OptionSpec> coherent_options();
+std::vector<std::string> check_coherent_offload(const Job& job);
+void record_coherent_offload(const Job& job, runtime::Recorder& gpu, int steps);
+

@@ -101,6 +101,10 @@ const std::vector<Plan>& registry() {
        2},
       {"mlx", "MLX: everything in the one memory of CPU and GPU, a lazy graph a micro-batch",
        "ml-explore/mlx of August 2026, ml-explore/mlx-lm mlx_lm/tuner/trainer.py", mlx_options(),
+      {"coherent-offload",
+       "GPU Adam on fp32 states in CPU memory, through a coherent link (GH200, GB200)",
+       "no released system; arXiv 2407.07850, arXiv 2408.11556", coherent_options(),
+       check_coherent_offload, record_coherent_offload, 2},
        check_mlx, record_mlx, 2},
   };
   return kPlans;

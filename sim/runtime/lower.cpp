@@ -190,12 +190,15 @@ class Lowering {
     const bool pageable = copy.from == Space::kPageable || copy.to == Space::kPageable;
     const auto pieces = static_cast<double>(copy.pieces);
     const auto call = machine_.framework.copy_call;
-    host_spends(call.value * pieces, copy.what, call.figure);
+    if (copy.mover == Mover::kEngine) {
+      host_spends(call.value * pieces, copy.what, call.figure);
+    }
     if (copy.into) {  // by the driver, once the stream has come so far
       pending_[index(copy.stream)].push_back(position(kHost));
       touch(copy.stream, *copy.into, 1, copy.what);
     }
-    const CopyPrice price = price_copy(machine_, h2d, pageable, Bytes(copy.bytes), copy.pieces);
+    const CopyPrice price =
+        price_copy(machine_, h2d, pageable, Bytes(copy.bytes), copy.pieces, copy.mover);
     const ActivityId transfer = add_activity(copy.stream,
                                              {.amount = static_cast<double>(copy.bytes),
                                               .demand = resources_.copy(h2d, pageable, price.rate),
@@ -203,7 +206,7 @@ class Lowering {
                                               .label = builder_.label(copy.what),
                                               .cause = cause(h2d ? Cause::kH2d : Cause::kD2h)},
                                              share_of(price.figure));
-    builder_.edge(pending_[index(kHost)].front(), transfer);
+    builder_.edge(position(kHost), transfer);
     append(copy.stream, transfer);
     if (copy.blocking || pageable) {
       pending_[index(kHost)].push_back(transfer);

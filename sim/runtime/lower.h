@@ -8,20 +8,21 @@
 //            `launch_queue` kernels ahead of the streams
 //   copy     latency + bytes over the links of the route (each direction, both together, DRAM); the
 //            host pays a call a piece, and waits for the stream when the copy is blocking or the
-//            memory is pageable
+//            memory is pageable; what kernels or page faults move is no call of the host, and a
+//            fault a piece takes the place of the latency
 //   storage  requests of a queue one at a time: bytes over the drive's rate for what is in flight,
 //            beside them DRAM or, with GPUDirect, the GPU's link
 //   CPU      elements at the kernel's rate for its size and threads, sharing DRAM and cores with
 //            everything else
-//   pages    a pageable block of the map threshold or more is new at each allocation: whoever writes
-//            it first faults its pages in, and its free gives them back; smaller blocks come from
-//            the C library's heap, which grows once and stays resident (32 MiB is the largest
+//   pages    a pageable block of the map threshold or more is new at each allocation: whoever
+//            writes it first faults its pages in, and its free gives them back; smaller blocks come
+//            from the C library's heap, which grows once and stays resident (32 MiB is the largest
 //            threshold that glibc adapts to)
 //   memory   changes happen where the issuing lane stands: GPU memory in the host's issue order, as
 //            a caching allocator sees it
 // On a machine with unified memory both pools are one; a copy there reads and writes that memory.
-// Left out: the host thread's own core while it issues, copies that start before the pages they read
-// exist, and the DRAM that GPU kernels of a unified machine take from the CPU's.
+// Left out: the host thread's own core while it issues, copies that start before the pages they
+// read exist, and the DRAM that GPU kernels of a unified machine take from the CPU's.
 #pragma once
 
 #include <utility>

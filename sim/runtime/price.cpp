@@ -57,13 +57,18 @@ WorkPrice price_work(const machine::Machine& machine, const model::Work& work, H
 }
 
 CopyPrice price_copy(const machine::Machine& machine, bool h2d, bool pageable, Bytes bytes,
-                     std::int64_t pieces) {
+                     std::int64_t pieces, Mover mover) {
   if (machine.accelerator.unified) {  // within the one memory
     const machine::Known<BytesPerSecond>& dram = machine.host.dram;
     return {Seconds(), BytesPerSecond(dram.value.value / 2), dram.figure};
   }
   const machine::Direction direction = h2d ? machine::Direction::kH2d : machine::Direction::kD2h;
   const machine::PinnedCopy pinned = machine::pinned_copy(machine, direction);
+  if (mover == Mover::kFault) {
+    SIM_ASSERT(machine.link->page_fault.has_value(), "pages migrate over a coherent link");
+    const machine::Known<Seconds>& fault = *machine.link->page_fault;
+    return {fault.value * static_cast<double>(pieces), pinned.rate, fault.figure};
+  }
   const Seconds latency = pinned.latency * static_cast<double>(pieces);
   if (!pageable) {
     return {latency, pinned.rate, pinned.figure};

@@ -26,7 +26,8 @@ struct CopyPrice {
   BytesPerSecond rate;
   machine::FigureId figure = machine::kNoFigure;
 };
+// Pieces that the GPU faults on wait for the driver, one after the other (Link::page_fault).
 CopyPrice price_copy(const machine::Machine& machine, bool h2d, bool pageable, Bytes bytes,
-                     std::int64_t pieces);
+                     std::int64_t pieces, Mover mover = Mover::kEngine);
 
 }  // namespace offsim::runtime

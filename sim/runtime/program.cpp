@@ -37,6 +37,11 @@ std::string_view name_of(LaneKind kind) {
   return kNames[index(kind)];
 }
 
+std::string_view name_of(Mover mover) {
+  static constexpr std::array<std::string_view, 3> kNames{"engine", "kernel", "fault"};
+  return kNames[index(mover)];
+}
+
 std::string_view name_of(Phase phase) {
   static constexpr std::array<std::string_view, 4> kNames{"setup", "forward", "backward",
                                                           "optimizer"};
@@ -86,9 +91,9 @@ class Writer {
   }
   void operator()(const Copy& c) const {
     line(R"("call":"copy","stream":{},"from":"{}","to":"{}","bytes":{},)"
-         R"("pieces":{},"blocking":{},"into":{},"what":{})",
+         R"("pieces":{},"blocking":{},"into":{},"mover":"{}","what":{})",
          lane(c.stream), name_of(c.from), name_of(c.to), c.bytes, c.pieces, c.blocking,
-         buffer(c.into), quoted(c.what));
+         buffer(c.into), name_of(c.mover), quoted(c.what));
   }
   void operator()(const CpuWork& c) const {
     line(R"("call":"cpu","thread":{},"kernel":{},"elements":{},"calls":{},)"

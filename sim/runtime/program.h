@@ -44,6 +44,11 @@ struct Launch {
   WorkId work;
 };
 
+// Who moves a transfer's bytes: a copy engine that the host asks; a kernel of the stream, which
+// reaches through a coherent link (launch it beside); or the driver, page by page as the GPU faults
+// on memory that migrates, a piece a fault. The last two are no call of the host.
+enum class Mover : std::uint8_t { kEngine, kKernel, kFault };
+
 // One transfer between the GPU and host memory. A blocking one keeps the host until everything
 // issued to its stream so far, and the copy, is done; a pageable one always does (PyTorch's
 // Copy.cu). `pieces` copies of equal size in a row, one call each.
@@ -57,6 +62,7 @@ struct Copy {
   std::optional<Buffer> into;  // pageable and written for the first time: the driver, one thread,
                                // faults its pages in
   std::string what;            // "weights", "gradients": for labels
+  Mover mover = Mover::kEngine;
 };
 
 // A CPU kernel over `elements` numbers in `calls` equal calls, one after the other, on a thread.

@@ -59,13 +59,13 @@ void Recorder::copy(Copy call) {
 void Recorder::copy_h2d(Lane stream, Space from, Bytes bytes, std::string_view what,
                         CopyOptions options) {
   copy({stream, from, Space::kGpu, bytes.value, options.pieces, options.blocking, options.into,
-        std::string(what)});
+        std::string(what), options.mover});
 }
 
 void Recorder::copy_d2h(Lane stream, Space to, Bytes bytes, std::string_view what,
                         CopyOptions options) {
   copy({stream, Space::kGpu, to, bytes.value, options.pieces, options.blocking, options.into,
-        std::string(what)});
+        std::string(what), options.mover});
 }
 
 namespace {

@@ -39,6 +39,7 @@ class Recorder {
     bool blocking = false;
     std::int64_t pieces = 1;
     std::optional<Buffer> into = {};
+    Mover mover = Mover::kEngine;
   };
   void copy_h2d(Lane stream, Space from, Bytes bytes, std::string_view what, CopyOptions options);
   void copy_h2d(Lane stream, Space from, Bytes bytes, std::string_view what) {

@@ -35,7 +35,11 @@ inline model::Shape tiny_shape(std::int64_t layers = 2) {
 
 // A machine and a precision that the plan does not refuse.
 inline machine::Machine usual_machine(std::string_view plan) {
-  return plan == "mlx" ? runtime::unified_machine() : runtime::synthetic_machine();
+  machine::Machine m = plan == "mlx" ? runtime::unified_machine() : runtime::synthetic_machine();
+  if (plan == "coherent-offload") {
+    m.link->page_fault = runtime::known<Seconds>(20 * runtime::kMicro);
+  }
+  return m;
 }
 inline Precision usual_precision(std::string_view plan) {
   return plan == "mlx" ? Precision::kBf16 : Precision::kBf16Mixed;

@@ -1,5 +1,5 @@
-// Does MLX's step do what its source says: one memory, one evaluation a micro-batch, an Adam that is
-// fused or not, attention that is not?
+// Does MLX's step do what its source says: one memory, one evaluation a micro-batch, an Adam that
+// is fused or not, attention that is not?
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -35,8 +35,8 @@ Job mlx(const Workload& w, const Given& options = {}) {
 }
 std::int64_t peak(const Job& of) { return study::predict(of).pool("unified")->peak.value; }
 
-// --- schedule. Attention is 5 kernels forward and 8 backward (10 not compiled) where a fused one is
-// one; the host waits at the end of an evaluation, so its first launch is exposed.
+// --- schedule. Attention is 5 kernels forward and 8 backward (10 not compiled) where a fused one
+// is one; the host waits at the end of an evaluation, so its first launch is exposed.
 
 double pass(const Times& t, double attention_backward = 8) {
   return t.forward() + t.backward() + 2 * (4 + attention_backward - 1) * kKernel;

@@ -52,7 +52,8 @@ const std::map<std::string, std::string> kOther{
     {"megatrain.gradient_clipping", "false"},
     {"megatrain.optimizer", "torch_fused"},
     {"megatrain.variant", "paper"},
-};
+    {"coherent-offload.access", "managed"},
+    {"coherent-offload.gradients", "gpu"},
     {"mlx.compile", "false"},
     {"mlx.donation", "false"},
     {"mlx.memory_limit", "1e9"},

@@ -130,7 +130,8 @@ TEST(WrittenProgram, IsOneObjectALineInIssueOrder) {
   EXPECT_THAT(calls, ElementsAre("phase", "allocate", "launch", "copy", "cpu", "host", "record",
                                  "wait", "synchronize", "free", "end_step"));
   EXPECT_EQ(lines[9], nlohmann::json::parse(R"({"call":"copy","stream":"copies","from":"pageable",
-      "to":"gpu","bytes":12,"pieces":3,"blocking":true,"into":null,"what":"weights"})"));
+      "to":"gpu","bytes":12,"pieces":3,"blocking":true,"into":null,"mover":"engine",
+      "what":"weights"})"));
   EXPECT_EQ(lines[10], nlohmann::json::parse(R"({"call":"cpu","thread":"a \"worker\"",
       "kernel":"copy_bf16","elements":7,"calls":2,"threads":1,"into":0,"what":"stage"})"));
   EXPECT_EQ(lines[15]["used_by"], "copies");
