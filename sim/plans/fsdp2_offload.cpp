@@ -22,6 +22,7 @@
 // drops them: no record_stream.
 // H2D bytes a parameter: 8 a micro-batch for the layers, 4 for the root; D2H 4 a micro-batch.
 // Left out: more GPUs, reshard_after_forward false, set_requires_gradient_sync.
+#include <ranges>
 #include <utility>
 
 #include "sim/plans/common.h"
@@ -95,10 +96,11 @@ class Fsdp2 {
  private:
   bool is_root(std::int64_t piece) const { return piece == 0 || piece == model_.head(); }
 
+  // In the order of backward, as of any piece; groups keep the order of registration.
   std::vector<Tensor> root_tensors() const {
-    std::vector<Tensor> tensors = model_.tensors(0);
-    const std::vector<Tensor>& head = model_.tensors(model_.head());
-    tensors.insert(tensors.end(), head.begin(), head.end());
+    std::vector<Tensor> tensors = model_.tensors(model_.head());
+    const std::vector<Tensor>& embedding = model_.tensors(0);
+    tensors.insert(tensors.end(), embedding.begin(), embedding.end());
     return tensors;
   }
 
@@ -106,7 +108,7 @@ class Fsdp2 {
   Buffer unshard(const std::vector<Tensor>& tensors) {
     const Buffer whole =
         gpu_.allocate(Space::kGpu, Bytes(2 * count(tensors)), "unsharded parameters");
-    for (const Tensor& tensor : tensors) {
+    for (const Tensor& tensor : tensors | std::views::reverse) {
       const std::int64_t n = tensor.numel();
       Buffer transit = gpu_.allocate(Space::kGpu, Bytes(width_ * n), "parameters in transit");
       gpu_.copy_h2d(kCompute, host_, Bytes(width_ * n), "parameters");
@@ -165,7 +167,7 @@ class Fsdp2 {
       stored = gpu_.allocate(Space::kGpu, Bytes(4 * n), "fp32 gradients in transit");
       gpu_.launch(cast_to_fp32(n), reduction_);
     }
-    for (const Tensor& tensor : tensors) {
+    for (const Tensor& tensor : tensors | std::views::reverse) {
       send(tensor.numel());
     }
     gpu_.free(out);

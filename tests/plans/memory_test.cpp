@@ -8,48 +8,24 @@
 
 #include <algorithm>
 
-#include "tests/plans/jobs.h"
+#include "tests/plans/held.h"
 
 namespace offsim::plans {
 namespace {
 
-std::int64_t r(std::int64_t bytes) { return round_up(Bytes(bytes), 512).value; }
-std::int64_t r(Bytes bytes) { return r(bytes.value); }
-std::int64_t p2(std::int64_t bytes) { return power_of_two(Bytes(bytes)).value; }
-
-constexpr std::int64_t kLayer = 36'992;
-constexpr std::int64_t kEmbedding = 256 * 64;
-constexpr std::int64_t kHead = 64 + 256 * 64;
-constexpr std::int64_t kAll = 2 * kLayer + kEmbedding + kHead;
-constexpr std::int64_t kLargest = kEmbedding;
-constexpr std::int64_t kWorkspace = kMiB;
-
-std::int64_t peak(const Job& job, std::string_view pool) {
-  const study::Prediction p = study::predict(job);
-  return p.pool(pool) != nullptr ? p.pool(pool)->peak.value : 0;
-}
-
-Workload few_tokens() { return {.micro_batch = 1, .sequence = 2}; }
-Workload many_tokens(Checkpointing checkpointing = Checkpointing::kNone) {
-  return {.micro_batch = 4, .sequence = 512, .checkpointing = checkpointing};
-}
-model::Pieces pieces(const Workload& w, model::Numerics numerics) {
-  return model::pieces(tiny_shape(), w.batch(), numerics);
-}
-
 TEST(TheTinyModel, HasTheParametersOfItsComment) {
   EXPECT_EQ(model::parameters(tiny_shape()), 106'816);
-  EXPECT_EQ(model::layer_parameters(tiny_shape()), kLayer);
-  EXPECT_EQ(kAll, 106'816);
+  EXPECT_EQ(model::layer_parameters(tiny_shape()), Tiny::layer);
+  EXPECT_EQ(model::parameters(tiny_shape()), Tiny::all);
   EXPECT_EQ(model::all_tensors(tiny_shape()).size(), 21U);
-  EXPECT_EQ(model::largest_tensor(tiny_shape()).numel(), kLargest);
+  EXPECT_EQ(model::largest_tensor(tiny_shape()).numel(), Tiny::largest);
 }
 
 // --- native: 16 bytes a parameter in fp32, 8 in pure bf16; the optimizer step is the peak of a
 // small batch.
 
 std::int64_t native_static(std::int64_t width) {
-  return r(width * kAll) + r(2 * width * kAll) + kWorkspace;
+  return r(width * Tiny::all) + r(2 * width * Tiny::all) + kWorkspace;
 }
 
 class NativeWidth : public testing::TestWithParam<std::pair<Precision, std::int64_t>> {};
@@ -63,7 +39,8 @@ TEST_P(NativeWidth, OfParametersGradientsAndMoments) {
   const auto [precision, width] = GetParam();
   Workload w = few_tokens();
   w.precision = precision;
-  const std::int64_t gradients = r(width * kHead) + 2 * r(width * kLayer) + r(width * kEmbedding);
+  const std::int64_t gradients =
+      r(width * Tiny::head) + 2 * r(width * Tiny::layer) + r(width * Tiny::embedding);
   const study::Prediction p = study::predict(job("native", w));
   EXPECT_EQ(p.pool("gpu")->peak.value, native_static(width) + gradients);
   EXPECT_EQ(p.pool("gpu")->resident.value, native_static(width));
@@ -88,8 +65,8 @@ TEST(NativePeak, OfCheckpointingHoldsOneLayersActivations) {
   // The casts of all layers live until the forward ends.
   const std::int64_t at_loss = checkpoints + 2 * r(p.cast_layer) + head + r(p.head.forward_extra);
   const std::int64_t after_loss = checkpoints + head + r(p.head.backward_extra);
-  const std::int64_t in_layer =
-      checkpoints + r(4 * kHead) + r(p.layer.saved) + r(p.cast_layer) + r(p.layer.backward_extra);
+  const std::int64_t in_layer = checkpoints + r(4 * Tiny::head) + r(p.layer.saved) +
+                                r(p.cast_layer) + r(p.layer.backward_extra);
   EXPECT_EQ(peak(job("native", many_tokens(Checkpointing::kFull)), "gpu"),
             native_static(4) + std::max({at_loss, after_loss, in_layer}));
 }
@@ -111,25 +88,23 @@ class Zero2Host : public testing::TestWithParam<HostCase> {};
 
 // fp32 master and gradient 4 N each, 16-bit staging copy 2 N since 0.16.10, moments 8 N, one
 // gradient of the largest tensor, and with accumulation 2 N of 16-bit gradients, a block a tensor.
-std::int64_t accumulated(bool pinned) {
-  std::int64_t sum = 0;
-  for (const model::Tensor& tensor : model::all_tensors(tiny_shape())) {
-    sum += pinned ? p2(2 * tensor.numel()) : 2 * tensor.numel();
-  }
-  return sum;
-}
 INSTANTIATE_TEST_SUITE_P(
     Versions, Zero2Host,
     testing::Values(
-        HostCase{"old", kOld, 1, p2(4 * kAll), 4 * kAll + 2 * kLargest + 8 * kAll},
-        HostCase{"old_pinned", kOldPinned, 1, 2 * p2(4 * kAll) + p2(2 * kLargest), 8 * kAll},
-        HostCase{"new", kNew, 1, 2 * p2(4 * kAll) + p2(2 * kAll) + p2(2 * kLargest), 8 * kAll},
+        HostCase{"old", kOld, 1, p2(4 * Tiny::all),
+                 4 * Tiny::all + 2 * Tiny::largest + 8 * Tiny::all},
+        HostCase{"old_pinned", kOldPinned, 1, 2 * p2(4 * Tiny::all) + p2(2 * Tiny::largest),
+                 8 * Tiny::all},
+        HostCase{"new", kNew, 1, 2 * p2(4 * Tiny::all) + p2(2 * Tiny::all) + p2(2 * Tiny::largest),
+                 8 * Tiny::all},
         HostCase{"new_pageable", kNewPageable, 1, 0,
-                 4 * kAll + 4 * kAll + 2 * kAll + 2 * kLargest + 8 * kAll},
-        HostCase{"old_accumulating", kOld, 3, p2(4 * kAll),
-                 4 * kAll + 2 * kLargest + 8 * kAll + accumulated(false)},
-        HostCase{"new_accumulating", kNew, 3,
-                 2 * p2(4 * kAll) + p2(2 * kAll) + p2(2 * kLargest) + accumulated(true), 8 * kAll}),
+                 4 * Tiny::all + 4 * Tiny::all + 2 * Tiny::all + 2 * Tiny::largest + 8 * Tiny::all},
+        HostCase{"old_accumulating", kOld, 3, p2(4 * Tiny::all),
+                 4 * Tiny::all + 2 * Tiny::largest + 8 * Tiny::all + 2 * Tiny::all},
+        HostCase{
+            "new_accumulating", kNew, 3,
+            2 * p2(4 * Tiny::all) + p2(2 * Tiny::all) + p2(2 * Tiny::largest) + p2_by_tensor(2),
+            8 * Tiny::all}),
     [](const auto& of) { return of.param.name; });
 
 TEST_P(Zero2Host, HoldsMasterGradientsStagingAndMoments) {
@@ -144,7 +119,7 @@ TEST_P(Zero2Host, HoldsMasterGradientsStagingAndMoments) {
 TEST(Zero2Defaults, PinMemorySince0_19_5) {
   EXPECT_EQ(
       peak(job("zero2-offload", few_tokens(), {{"deepspeed_version", "0.17.0"}}), "host_pinned"),
-      p2(4 * kAll));
+      p2(4 * Tiny::all));
   EXPECT_EQ(
       peak(job("zero2-offload", few_tokens(), {{"deepspeed_version", "0.19.4"}}), "host_pinned"),
       0);
@@ -162,8 +137,8 @@ TEST_P(Zero2Bucket, AndTheCheckForInfinitiesAreThePeakOfASmallBatch) {
   const auto [overlap, buckets] = GetParam();
   // 11 B an element of the largest gradient; its norm in double (8 B) and its cast (4 B) come
   // before and after.
-  const std::int64_t expected =
-      r(2 * kAll) + kWorkspace + r(2 * kLargest) + buckets * 1'000'000'000 + r(11 * kLargest);
+  const std::int64_t expected = r(2 * Tiny::all) + kWorkspace + r(2 * Tiny::largest) +
+                                buckets * 1'000'000'000 + r(11 * Tiny::largest);
   const Job asked = job("zero2-offload", few_tokens(), {{"overlap_comm", overlap}});
   EXPECT_EQ(peak(asked, "gpu"), expected);
   // However far the host is ahead: they are blocks of the stream that uses them, and are reused in
@@ -184,7 +159,7 @@ TEST_P(Zero2Bucket, CoexistsWithTheLogitsBefore0_18_3) {
             {{"overlap_comm", overlap}, {"deepspeed_version", version}, {"pin_memory", "true"}}),
         "gpu");
   };
-  const std::int64_t without = r(2 * kAll) + kWorkspace + r(2 * kLargest) + at_loss;
+  const std::int64_t without = r(2 * Tiny::all) + kWorkspace + r(2 * Tiny::largest) + at_loss;
   EXPECT_EQ(peak_of("0.18.2"), without + buckets * 1'000'000'000);
   EXPECT_LT(peak_of("0.18.3"), peak_of("0.18.2"));
 }
@@ -194,7 +169,7 @@ TEST(Zero2Peak, OfTheFp32WriteBackIsSixBytesAParameter) {
   Given options = kOld;
   options["reduce_bucket_size"] = "1";
   EXPECT_EQ(peak(job("zero2-offload", few_tokens(), options), "gpu"),
-            r(2 * kAll) + kWorkspace + r(2 * kLargest) + r(4 * kAll));
+            r(2 * Tiny::all) + kWorkspace + r(2 * Tiny::largest) + r(4 * Tiny::all));
 }
 
 // A gradient larger than the bucket keeps its own block while it is sent; the head's is the first,
@@ -204,8 +179,8 @@ TEST(Zero2Peak, OfATensorLargerThanTheBucketIsItsGradientAndItsCheck) {
   options["reduce_bucket_size"] = "1000";
   const Bytes saved = pieces(few_tokens(), model::Numerics::kPure16).layer.saved;
   EXPECT_EQ(peak(job("zero2-offload", few_tokens(), options), "gpu"),
-            r(2 * kAll) + kWorkspace + r(2 * kLargest) + r(2000) + 2 * r(saved) + r(2 * kLargest) +
-                r(11 * kLargest));
+            r(2 * Tiny::all) + kWorkspace + r(2 * Tiny::largest) + r(2000) + 2 * r(saved) +
+                r(2 * Tiny::largest) + r(11 * Tiny::largest));
 }
 
 // --- megatrain
@@ -229,10 +204,10 @@ INSTANTIATE_TEST_SUITE_P(
 TEST_P(MegatrainHosts, HoldWeightsGradientsMomentsAndPinnedBlocks) {
   const MegatrainHost& c = GetParam();
   const std::int64_t pinned =
-      (c.flats + c.slabs) * p2(2 * kLayer) + p2(2 * kHead) + p2(2 * kEmbedding);
+      (c.flats + c.slabs) * p2(2 * Tiny::layer) + p2(2 * Tiny::head) + p2(2 * Tiny::embedding);
   const study::Prediction p = study::predict(job("megatrain", few_tokens(), c.options));
   EXPECT_EQ(p.pool("host_pinned")->peak.value, pinned);
-  EXPECT_EQ(p.pool("host")->peak.value, pinned + (2 + 2 + c.moments) * kAll);
+  EXPECT_EQ(p.pool("host")->peak.value, pinned + (2 + 2 + c.moments) * Tiny::all);
 }
 
 // Embedding, norm and head; two flat slots and two templates of a layer.
@@ -255,7 +230,7 @@ TEST(MegatrainPeak, IsAtTheLossWhenTheVocabularyIsLarge) {
                                r(2 * chunk * 16'384) + r(2 * head) +
                                r(4 * chunk * 16'384 + 2 * head);
   EXPECT_EQ(peak(job("megatrain", w, {}, shape), "gpu"),
-            megatrain_static(head + 16'384 * 64, kLayer) + at_loss);
+            megatrain_static(head + 16'384 * 64, Tiny::layer) + at_loss);
 }
 
 // Of a real model, between what must be there and what the source's sizes add up to (K layers
