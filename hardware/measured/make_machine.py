@@ -12,6 +12,7 @@ import statistics
 RAW = pathlib.Path(__file__).parent / "raw"
 COMPONENTS, HOST1, HOST2 = "h200-components.jsonl", "h200-host-1.jsonl", "h200-host-2.jsonl"
 GEMM, LAYERS, LISTS = "h200-gemm.jsonl", "h200-layers.jsonl", "h200-lists.jsonl"
+OPTIMIZERS = "h200-optimizers.jsonl"
 CONTENTION = "h200-contention.jsonl"
 STEPS = "h200-steps-2026-11-30.jsonl"
 GIB = 2**30
@@ -147,6 +148,15 @@ def list_rows(name):
     return {r["n"]: r["n"] * r["tensors"] / typical(r[field]) for r in records(LISTS, "lists", dtype=wanted)}
 
 
+def loop_rows(name):
+    """The for-loop AdamW over lists of plain tensors."""
+    if not name.startswith("adam_torch_loop"):
+        return {}
+    dtype = "float32" if name.endswith("f32") else "bfloat16"
+    return {r["n"]: r["n"] * r["tensors"] / r["s"]
+            for r in records(OPTIMIZERS, "cpu_adamw", dtype=dtype, fused=False, **{"as": "plain"}) if r["n"] > 2**20}
+
+
 def kernel_curves():
     """Elements a second by size, 16 threads; kernel of our catalog: (kind and fields of the record, bytes)."""
     names = {}
@@ -163,8 +173,8 @@ def kernel_curves():
     for name, (kind, fields) in names.items():
         rows = dict((r["n"], r["n"] / typical(r["s"])) for r in records(HOST2, kind, **fields)
                     if r["n"] * WORKING_SET[name] > L3)
-        rows |= list_rows(name)
-        both = f"and raw/{LISTS}, " if list_rows(name) else ""
+        rows |= list_rows(name) | loop_rows(name)
+        both = f"and raw/{LISTS}, " if list_rows(name) else f"and raw/{OPTIMIZERS}, " if loop_rows(name) else ""
         body = [(n, elements(speed)) for n, speed in sorted(rows.items())]
         lines.append(f"    {name}: {curve(body, HOST2, both + 'working sets beyond the L3 cache')}\n")
     return "".join(lines)

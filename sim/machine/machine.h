@@ -111,11 +111,15 @@ struct Framework {
   Known<Seconds> optimizer_tensor;  // host seconds a tensor in optimizer.step(), before its kernels
   Known<Seconds>
       checkpoint_call;  // host seconds that checkpointing a layer adds, forward and again backward
-  Known<Seconds> module_hook;    // host seconds of DeepSpeed's stage 3 at a module's border
-  Known<Seconds> gradient_hook;  // and of its hook on a gradient, before what it launches
-  int launch_queue = 0;          // kernels that the host can run ahead
-  Known<Bytes> gpu_rounding;     // of the GPU allocator
-  Known<Bytes> gpu_workspace;    // of the matrix library, allocated with the first product
+  Known<Seconds> optimizer_object;       // host seconds of step() of an optimizer of one tensor
+  Known<Seconds> distributed_operation;  // of an operation on a DTensor, beside what it does
+  Known<Seconds> module_hook;            // of DeepSpeed's stage 3 at a module's border, in and out
+  Known<Seconds> module_hook_early;      // the same before 0.18
+  Known<Seconds> gradient_hook;          // of its hook on a gradient, beside what it launches
+  Known<Seconds> step_tensor;            // of its step, a parameter
+  int launch_queue = 0;                  // kernels that the host can run ahead
+  Known<Bytes> gpu_rounding;             // of the GPU allocator
+  Known<Bytes> gpu_workspace;            // of the matrix library, allocated with the first product
   Known<ElementsPerSecond>
       indexed;  // per multiprocessor: kernels that compute an address per element
   bool pinned_power_of_two = false;

@@ -106,8 +106,12 @@ Framework read_framework(View map, FigureReader& figures) {
   f.copy_call = figures.time(map, "copy_call");
   f.optimizer_tensor = figures.time(map, "optimizer_tensor");
   f.checkpoint_call = figures.time(map, "checkpoint_call");
+  f.optimizer_object = figures.time(map, "optimizer_object");
+  f.distributed_operation = figures.time(map, "distributed_operation");
   f.module_hook = figures.time(map, "module_hook");
+  f.module_hook_early = figures.time(map, "module_hook_early");
   f.gradient_hook = figures.time(map, "gradient_hook");
+  f.step_tensor = figures.time(map, "step_tensor");
   f.launch_queue = static_cast<int>(map.integer("launch_queue", 1, 1'000'000));
   f.gpu_rounding = figures.bytes(map, "gpu_rounding");
   if (f.gpu_rounding.value > Bytes(kGiB)) {

@@ -147,7 +147,8 @@ class Fsdp2 {
     }
   }
 
-  // post_backward: foreach_reduce and the copies to the host.
+  // post_backward: foreach_reduce and the copies to the host. What the reduction reads was copied in by
+  // the compute stream and is held until the next group's; the rest is memory of its own stream.
   void reduce(const std::vector<Tensor>& tensors, Buffer parameters,
               const std::vector<Buffer>& gradients) {
     const std::int64_t n = count(tensors);
@@ -210,8 +211,11 @@ class Fsdp2 {
       each_tensor(wide ? "norm_f32" : "norm_bf16", "clip");
       each_tensor(wide ? "mul_f32" : "mul_bf16", "clip");
     }
-    gpu_.host_busy(runtime::HostTask::kOptimizerTensor, static_cast<std::int64_t>(tensors_.size()),
-                   "collect tensors for Adam");
+    const auto tensors = static_cast<std::int64_t>(tensors_.size());
+    gpu_.host_busy(runtime::HostTask::kOptimizerTensor, tensors, "collect tensors for Adam");
+    // Every operation on a DTensor passes through its dispatch: fused AdamW is one a tensor.
+    gpu_.host_busy(runtime::HostTask::kDistributedOperation, fused_ ? tensors : 12 * tensors,
+                   "operations on distributed tensors");
     if (fused_) {
       each_tensor(wide ? "adam_torch_fused_f32" : "adam_torch_fused_bf16", "Adam");
     } else {

@@ -11,11 +11,12 @@ using runtime::Lane;
 using runtime::Recorder;
 using runtime::Space;
 
-GatherWindow::GatherWindow(Recorder& gpu, Lane gather, Limits limits,
+GatherWindow::GatherWindow(Recorder& gpu, Lane gather, HostTask hook, Limits limits,
                            std::vector<Parameter> parameters, bool on_gpu,
                            ParameterSwapper* swapper)
     : gpu_(gpu),
       gather_(gather),
+      hook_(hook),
       limits_(limits),
       parameters_(std::move(parameters)),
       states_(parameters_.size()),
@@ -51,7 +52,7 @@ void GatherWindow::enter(const std::vector<ParameterId>& module, std::int32_t bo
     record(module, borders);
   }
   for (std::int32_t border = 1; border <= borders; ++border) {
-    gpu_.host_busy(HostTask::kModuleHook, 1, "module hooks");
+    gpu_.host_busy(hook_, 1, "module hooks");
     if (border == borders) {
       fetch(missing(module));
       wait_for(module);

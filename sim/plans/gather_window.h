@@ -38,7 +38,7 @@ class GatherWindow {
 
   // `on_gpu`: the parameters' home is the GPU, gathering moves nothing. `swapper`: where those live
   // that are on a drive, or nothing.
-  GatherWindow(runtime::Recorder& gpu, runtime::Lane gather, Limits limits,
+  GatherWindow(runtime::Recorder& gpu, runtime::Lane gather, runtime::HostTask hook, Limits limits,
                std::vector<Parameter> parameters, bool on_gpu, ParameterSwapper* swapper);
 
   void begin_micro_step();
@@ -78,6 +78,7 @@ class GatherWindow {
 
   runtime::Recorder& gpu_;
   runtime::Lane gather_;
+  runtime::HostTask hook_;  // which version's
   Limits limits_;
   std::vector<Parameter> parameters_;
   std::vector<State> states_;

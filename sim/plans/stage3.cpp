@@ -139,6 +139,10 @@ void Stage3::place() {
 
 void Stage3::place_host() {
   const Space host = pinned_ ? Space::kPinned : Space::kPageable;
+  const bool exact = drive_components(job_.options).exact_pinned;
+  const auto allocate = [&](Space space, Bytes bytes, std::string_view tag) {
+    exact ? gpu_.allocate_exact(space, bytes, tag) : gpu_.allocate(space, bytes, tag);
+  };
   std::int64_t in_memory = 0, swapped = 0, largest = 0;
   for (const SubGroup& group : sub_groups_) {
     in_memory += group.parameters_on_drive ? 0 : group.elements;
@@ -146,16 +150,16 @@ void Stage3::place_host() {
     if (group.optimizer == Tier::kNvme) {
       swapped += group.elements;
     } else if (group.optimizer == Tier::kCpu) {
-      gpu_.allocate(Space::kPageable, Bytes(4 * group.elements), "fp32 master");
-      gpu_.allocate(host, Bytes(4 * group.elements), "fp32 gradients");
+      allocate(Space::kPageable, Bytes(4 * group.elements), "fp32 master");
+      allocate(host, Bytes(4 * group.elements), "fp32 gradients");
     }
   }
   if (offloaded()) {
-    gpu_.allocate(host, Bytes(2 * model::parameters(job_.shape)), "16-bit gradients");
+    allocate(host, Bytes(2 * model::parameters(job_.shape)), "16-bit gradients");
   }
   if (parameters_ != Tier::kGpu && in_memory > 0) {
-    gpu_.allocate(Space::kPinned, Bytes(2 * in_memory), "parameters");
-    if (pinned_) {  // each was pinned by itself first: the blocks are cached for ever
+    allocate(Space::kPinned, Bytes(2 * in_memory), "parameters");
+    if (pinned_ && !exact) {  // each was pinned by itself first: the blocks are cached for ever
       for (std::size_t i = 0; i < elements_.size(); ++i) {
         if (!sub_groups_[sub_group_of_[i]].parameters_on_drive) {
           gpu_.allocate(Space::kPinned, Bytes(2 * elements_[i]), "cached blocks of initialisation");
@@ -188,8 +192,10 @@ void Stage3::make_window() {
   const GatherWindow::Limits limits{options.count("stage3_prefetch_bucket_size"),
                                     options.count("stage3_max_live_parameters"),
                                     options.count("stage3_max_reuse_distance")};
-  window_.emplace(gpu_, gather_, limits, std::move(gathered), parameters_ == Tier::kGpu,
-                  parameter_swapper());
+  const bool early = options.version("deepspeed_version") < kSlowerHooksSince;
+  window_.emplace(gpu_, gather_,
+                  early ? runtime::HostTask::kModuleHookEarly : runtime::HostTask::kModuleHook,
+                  limits, std::move(gathered), parameters_ == Tier::kGpu, parameter_swapper());
   gradients_.emplace(job_, gpu_, reduction_, offloaded(), pinned_, std::move(reduced),
                      optimizer_swapper());
 }

@@ -47,11 +47,15 @@ std::vector<std::string> without_effect(const Job& job, std::string_view why,
 
 void read_gradient_norms(Recorder& gpu, const Stage3& stage) {
   for (const SubGroup& group : stage.sub_groups()) {
-    if (stage.offloaded()) {  // squares and sums of numbers that are there
-      gpu.launch(model::elementwise(sized("add up norms", 2 * group.tensors), 2 * group.tensors, 8,
-                                    static_cast<int>(2 * group.tensors)));
-    } else {
-      gpu.launch(norm_in_double(group.elements));
+    gpu.host_busy(runtime::HostTask::kStepTensor, group.tensors, "step's Python, a parameter");
+    if (!stage.offloaded()) {  // else the norms are there
+      const std::int64_t n = group.elements / group.tensors;
+      model::Work norm = norm_in_double(n);
+      norm.name = sized("norms in double", group.elements);
+      for (model::Kernel& kernel : norm.kernels) {
+        kernel.count = static_cast<std::int32_t>(group.tensors);
+      }
+      gpu.launch(norm);
     }
     gpu.read_result();
   }

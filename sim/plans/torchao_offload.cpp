@@ -122,7 +122,7 @@ class Torchao {
     }
     for (const Sent& sent : sent_) {
       gpu_.sync(sent.event);
-      gpu_.host_busy(runtime::HostTask::kOptimizerTensor, 1, "an optimizer of one tensor");
+      gpu_.host_busy(runtime::HostTask::kOptimizerObject, 1, "an optimizer of one tensor");
       gpu_.cpu(wide_ ? "adam_torch_fused_f32" : "adam_torch_fused_bf16", sent.elements, "Adam");
       gpu_.copy_h2d(side_, Space::kPinned, Bytes(width_ * sent.elements), "parameters");
     }

@@ -2,14 +2,15 @@
 // runtime/zero/stage_1_and_2.py).
 //
 // GPU: 16-bit parameters 2N; a 16-bit buffer of the largest tensor; during backward a bucket of
-// reduce_bucket_size elements (two with overlap_comm), made when backward starts before 0.18.3, by the
-// first gradient since. CPU: fp32 master 4N (pinned whatever pin_memory says before 0.18.3) and its
-// fp32 gradient 4N, moments 8N from the first step on; before 0.17 nothing more, since then a 16-bit
-// staging copy 2N; with accumulation 2N of 16-bit gradients, one block a tensor.
+// reduce_bucket_size elements (two with overlap_comm), made when backward starts before 0.18.3,
+// by the first gradient since. CPU: fp32 master 4N (pinned whatever pin_memory says before
+// 0.18.3) and its fp32 gradient 4N, moments 8N from the first step on; before 0.17 nothing more,
+// since then a 16-bit staging copy 2N; with accumulation 2N of 16-bit gradients, one block a
+// tensor.
 // Backward: gradients are copied into the bucket; a full bucket is flushed: every tensor in it is
-// accumulated through the GPU (m > 0 or not the last micro-batch), and on the last micro-batch its
-// norm is taken in double, it is checked for infinities (the host reads the answer: it waits for the
-// stream, once a tensor), cast to fp32 and sent to the host.
+// accumulated through the GPU (m > 0 or not the last micro-batch), and on the last micro-batch
+// its norm is taken in double, it is checked for infinities (the host reads the answer: it waits
+// for the stream, once a tensor), cast to fp32 and sent to the host.
 // Step, the host alone: read the norms; per group unscale (8 B a parameter), CPU Adam (28 B), write
 // back:
 //   before 0.17   blocking H2D of 4 B a parameter, then a GPU cast, 4N transient bytes on the GPU
@@ -243,7 +244,7 @@ class Zero2 {
 
   void optimizer_step() {
     gpu_.read_result();  // the overflow flag
-    gpu_.host_busy(runtime::HostTask::kOptimizerTensor, tensors_, "read gradient norms");
+    gpu_.host_busy(runtime::HostTask::kStepTensor, tensors_, "step's Python, a parameter");
     gpu_.cpu("mul_f32", parameters_, "unscale and clip");
     gpu_.cpu("adam_deepspeed_f32", parameters_, "Adam");
     if (staging_) {
@@ -257,7 +258,6 @@ class Zero2 {
       gpu_.launch(cast_to_16_bits(parameters_));
       gpu_.free(wide);
     }
-    gpu_.host_busy(runtime::HostTask::kOptimizerTensor, tensors_, "point tensors at parameters");
   }
 
   // Of the step before, handed to the worker once its gradients are there.

@@ -281,12 +281,20 @@ class Lowering {
     switch (task) {
       case HostTask::kOptimizerTensor:
         return framework.optimizer_tensor;
+      case HostTask::kOptimizerObject:
+        return framework.optimizer_object;
+      case HostTask::kDistributedOperation:
+        return framework.distributed_operation;
       case HostTask::kCheckpoint:
         return framework.checkpoint_call;
       case HostTask::kModuleHook:
         return framework.module_hook;
+      case HostTask::kModuleHookEarly:
+        return framework.module_hook_early;
       case HostTask::kGradientHook:
         return framework.gradient_hook;
+      case HostTask::kStepTensor:
+        return framework.step_tensor;
     }
     return framework.optimizer_tensor;
   }

@@ -49,8 +49,9 @@ std::string_view name_of(Phase phase) {
 }
 
 std::string_view name_of(HostTask task) {
-  static constexpr std::array<std::string_view, 4> kNames{"optimizer_tensor", "checkpoint",
-                                                          "module_hook", "gradient_hook"};
+  static constexpr std::array<std::string_view, 8> kNames{
+      "optimizer_tensor", "optimizer_object",  "distributed_operation", "checkpoint",
+      "module_hook",      "module_hook_early", "gradient_hook",         "step_tensor"};
   return kNames[index(task)];
 }
 

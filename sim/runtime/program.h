@@ -91,7 +91,16 @@ struct Io {
 
 // The host thread is busy in Python and launches nothing: an optimizer goes through its tensors, a
 // checkpointed layer's hooks are set up, a system's hooks on modules and gradients run.
-enum class HostTask : std::uint8_t { kOptimizerTensor, kCheckpoint, kModuleHook, kGradientHook };
+enum class HostTask : std::uint8_t {
+  kOptimizerTensor,       // an optimizer goes through its tensors
+  kOptimizerObject,       // step() of an optimizer that has one tensor
+  kDistributedOperation,  // an operation on a DTensor, beside what it does
+  kCheckpoint,            // a checkpointed layer
+  kModuleHook,            // DeepSpeed's stage 3 at a module's border, since 0.18
+  kModuleHookEarly,       // the same in earlier versions
+  kGradientHook,          // DeepSpeed's hook on a gradient
+  kStepTensor             // DeepSpeed's step, a parameter: its norm, its views
+};
 struct HostBusy {
   HostTask task;
   std::int64_t count;

@@ -84,7 +84,9 @@ inline machine::Framework synthetic_framework() {
   f.copy_call = known<Seconds>(10 * kMicro);
   f.optimizer_tensor = known<Seconds>(1 * kMicro);
   f.checkpoint_call = known<Seconds>(1000 * kMicro);
-  f.module_hook = f.gradient_hook = known<Seconds>(0);
+  f.optimizer_object = known<Seconds>(1 * kMicro);
+  f.distributed_operation = f.module_hook = f.module_hook_early = f.gradient_hook = f.step_tensor =
+      known<Seconds>(0);
   f.launch_queue = 100;
   f.gpu_rounding = known_bytes(512);
   f.gpu_workspace = known_bytes(kMiB);
