@@ -19,9 +19,12 @@
 //   pipeline_write   a write is waited for only before the next one
 // The buffers were pinned by PyTorch (a power of two, at DMA rate) before 0.19.4, locked and
 // pageable since (#8212). Left out: GPUDirect (use_gds), fast initialisation.
+//
+// MemAscend (memascend.cpp) replaces parts of it: DriveComponents.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -29,6 +32,21 @@
 #include "sim/runtime/recorder.h"
 
 namespace offsim::plans {
+
+struct DriveComponents {
+  // Parameters' buffers by class instead of all alike: a class is the parameters of one size. Each
+  // has as many buffers as layers in flight need, which are as many as the buffers of the other
+  // pool would serve, at least one; embedding and head have one each.
+  bool adaptive_pool = false;
+  bool exact_pinned = false;   // pinned memory by the byte, and none of it cached
+  bool raw_engine = false;     // blocks of the device without a file system, always a full queue
+  bool fused_check = false;    // one pass over the gradients, priced as the pass that zeroes them
+  bool narrow_states = false;  // p, m, v and the gradient 2 B each
+
+  std::int64_t state_bytes() const { return narrow_states ? 2 : 4; }
+};
+// All as ZeRO-Infinity has it unless the plan has options for them.
+DriveComponents drive_components(const Options& options);
 
 // What every handle is made with.
 Bytes aio_in_flight(const Options& options);
@@ -52,11 +70,15 @@ class ParameterSwapper {
   void write_back(std::int64_t elements);
 
  private:
+  void make_pool(const Job& job);
+  std::int64_t& free_buffers(std::size_t parameter);
+
   runtime::Recorder& gpu_;
   Bytes in_flight_;
+  DriveComponents components_;
   std::vector<std::int64_t> on_drive_;
   std::vector<bool> read_;
-  std::int64_t free_buffers_;
+  std::map<std::int64_t, std::int64_t> free_buffers_;  // by class, or all under 0
   runtime::Lane reads_, writes_;
 };
 
@@ -67,9 +89,10 @@ class OptimizerSwapper {
                    std::int64_t largest);
 
   bool swaps(std::int64_t sub_group_elements) const;
-  // The fp32 gradient of a tensor leaves the GPU on `stream`, where `wide` holds it; small ones
-  // stay.
-  void gradient_out(runtime::Lane stream, std::int64_t elements, runtime::Buffer wide);
+  std::int64_t state_bytes() const { return state_bytes_; }
+  // The gradient of a tensor, in state_bytes a number, leaves the GPU on `stream`, where `gradient`
+  // holds it; small ones stay.
+  void gradient_out(runtime::Lane stream, std::int64_t elements, runtime::Buffer gradient);
   // Sub-groups in their order: p, m, v, g are in memory once swap_in returns. `next`: elements of
   // the one after it, 0 when it is the last.
   void swap_in(std::int64_t elements, std::int64_t next);
@@ -82,7 +105,7 @@ class OptimizerSwapper {
 
   runtime::Recorder& gpu_;
   Bytes in_flight_;
-  std::int64_t least_bytes_;
+  std::int64_t state_bytes_, least_bytes_;
   std::int64_t buffer_elements_, buffers_;
   bool locked_, pipeline_read_, pipeline_write_;
   runtime::Lane reads_, writes_;

@@ -23,6 +23,14 @@ std::vector<OptionSpec> zero3_options(std::string_view tier);
 std::vector<std::string> check_zero3_offload(const Job& job);
 void record_zero3_offload(const Job& job, runtime::Recorder& gpu, int steps);
 
+// zero-infinity, whose step it records, with components of its own.
+std::vector<OptionSpec> memascend_options();
+std::vector<std::string> check_memascend(const Job& job);
+
+std::vector<OptionSpec> ratel_options();
+std::vector<std::string> check_ratel(const Job& job);
+void record_ratel(const Job& job, runtime::Recorder& gpu, int steps);
+
 std::vector<OptionSpec> superoffload_options();
 std::vector<std::string> check_superoffload(const Job& job);
 void record_superoffload(const Job& job, runtime::Recorder& gpu, int steps);
@@ -35,12 +43,12 @@ std::vector<OptionSpec> torchao_options();
 std::vector<std::string> check_torchao_offload(const Job& job);
 void record_torchao_offload(const Job& job, runtime::Recorder& gpu, int steps);
 
+std::vector<OptionSpec> coherent_options();
+std::vector<std::string> check_coherent_offload(const Job& job);
+void record_coherent_offload(const Job& job, runtime::Recorder& gpu, int steps);
+
 std::vector<OptionSpec> mlx_options();
 std::vector<std::string> check_mlx(const Job& job);
 void record_mlx(const Job& job, runtime::Recorder& gpu, int steps);
 
 }  // namespace offsim::plans
-std::vector<OptionSpec> coherent_options();
-std::vector<std::string> check_coherent_offload(const Job& job);
-void record_coherent_offload(const Job& job, runtime::Recorder& gpu, int steps);
-

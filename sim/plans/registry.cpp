@@ -51,6 +51,8 @@ const std::vector<Plan>& registry() {
       {"zero-infinity", "ZeRO-Infinity: stage 3 with parameters and optimizer states on NVMe",
        "DeepSpeed stage 3, runtime/swap_tensor; arXiv 2104.07857", zero3_options("nvme"),
        check_zero3_offload, record_zero3_offload, 2},
+      {"memascend", "MemAscend: ZeRO-Infinity with less host memory, component by component",
+       "arXiv 2505.23254", memascend_options(), check_memascend, record_zero3_offload, 2},
       {"superoffload",
        "SuperOffload: Adam on the CPU beside the backward, for hosts with a fast link",
        "DeepSpeed stage 3, runtime/superoffload; arXiv 2509.21271", superoffload_options(),
@@ -99,12 +101,12 @@ const std::vector<Plan>& registry() {
        check_megatrain,
        record_megatrain,
        2},
-      {"mlx", "MLX: everything in the one memory of CPU and GPU, a lazy graph a micro-batch",
-       "ml-explore/mlx of August 2026, ml-explore/mlx-lm mlx_lm/tuner/trainer.py", mlx_options(),
       {"coherent-offload",
        "GPU Adam on fp32 states in CPU memory, through a coherent link (GH200, GB200)",
        "no released system; arXiv 2407.07850, arXiv 2408.11556", coherent_options(),
        check_coherent_offload, record_coherent_offload, 2},
+      {"mlx", "MLX: everything in the one memory of CPU and GPU, a lazy graph a micro-batch",
+       "ml-explore/mlx of August 2026, ml-explore/mlx-lm mlx_lm/tuner/trainer.py", mlx_options(),
        check_mlx, record_mlx, 2},
   };
   return kPlans;

@@ -135,6 +135,12 @@ void Stage3Gradients::send_fp32(const Parameter& p) {
     gpu_.launch(cast_to_fp32(n), reduction_);
     return;
   }
+  if (to_drive && swapper_->state_bytes() == 2) {
+    const Buffer gradient = gpu_.allocate(Space::kGpu, Bytes(2 * n), "gradient temporaries");
+    gpu_.launch(model::elementwise(sized("copy gradient", n), n, 4, 1), reduction_);
+    swapper_->gradient_out(reduction_, n, gradient);
+    return;
+  }
   const Buffer wide = gpu_.allocate(Space::kGpu, Bytes(4 * n), "gradient temporaries");
   gpu_.launch(cast_to_fp32(n), reduction_);
   if (to_drive) {

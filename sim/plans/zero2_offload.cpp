@@ -199,7 +199,9 @@ class Zero2 {
       gpu_.wait(kCompute, gpu_.record(reduction_));
       gpu_.wait(reduction_, gpu_.record(kCompute));
     }
-    gpu_.launch(model::elementwise(sized("average", n), n, 4, 1), reduction_);
+    if (!delayed_) {  // the paper's one GPU has nothing to average with
+      gpu_.launch(model::elementwise(sized("average", n), n, 4, 1), reduction_);
+    }
     for (const Tensor& tensor : in_bucket_) {
       send(tensor.numel());
     }

@@ -43,7 +43,10 @@ namespace {
 class Zero3 {
  public:
   Zero3(const Job& job, Recorder& gpu)
-      : job_(job), gpu_(gpu), stage_(job, gpu, tier(job.options.text("offload_optimizer"))) {}
+      : job_(job),
+        gpu_(gpu),
+        components_(drive_components(job.options)),
+        stage_(job, gpu, tier(job.options.text("offload_optimizer"))) {}
 
   void step(bool first) {
     stage_.micro_steps();
@@ -66,7 +69,9 @@ class Zero3 {
       return;
     }
     const std::int64_t n = model::parameters(job_.shape);
-    if (stage_.offloaded()) {
+    if (components_.fused_check && stage_.offloaded()) {
+      gpu_.cpu("zero_bf16", n, "check for infinities");
+    } else if (stage_.offloaded()) {
       gpu_.cpu("isinf_any_bf16", 2 * n, "check for infinities", {.calls = 2});
     } else {
       gpu_.launch(model::elementwise("check for infinities", n, 10, 6));
@@ -83,10 +88,13 @@ class Zero3 {
     if (group.optimizer == Tier::kGpu) {
       update_on_gpu(gpu_, stage_, group);
     } else {
-      gpu_.cpu("mul_f32", group.elements, "unscale and clip");
-      gpu_.cpu("adam_deepspeed_f32", group.elements, "Adam");
+      const bool narrow = components_.narrow_states;
+      gpu_.cpu(narrow ? "mul_bf16" : "mul_f32", group.elements, "unscale and clip");
+      gpu_.cpu(narrow ? "adam_torch_fused_bf16" : "adam_deepspeed_f32", group.elements, "Adam");
       if (group.parameters_on_drive) {
         stage_.parameter_swapper()->write_back(group.elements);
+      } else if (narrow) {
+        gpu_.cpu("copy_bf16", group.elements, "write parameters back");
       } else {
         write_back_from_cpu(gpu_, stage_, group);
       }
@@ -98,6 +106,7 @@ class Zero3 {
 
   const Job& job_;
   Recorder& gpu_;
+  DriveComponents components_;
   Stage3 stage_;
 };
 
@@ -233,7 +242,9 @@ std::vector<std::string> check_zero3_offload(const Job& job) {
   useless(!asked_nvme, "no parameters are on a drive", {"max_in_cpu"});
   useless(!optimizer_nvme, "the optimizer is not on a drive",
           {"buffer_count", "pipeline_read", "pipeline_write"});
-  useless(!optimizer_nvme && !parameters_nvme, "nothing is on a drive",
+  const bool raw = drive_components(options).raw_engine;
+  useless((!optimizer_nvme && !parameters_nvme) || raw,
+          raw ? "the raw engine keeps its queue full" : "nothing is on a drive",
           {"aio_block_size", "aio_queue_depth", "aio_intra_op_parallelism", "aio_overlap_events"});
   useless(options.text("offload_optimizer") == "none", "the optimizer is not offloaded", {"ratio"});
   return warnings;

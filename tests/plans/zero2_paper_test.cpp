@@ -15,11 +15,11 @@ Job delayed(const Workload& workload, const machine::Machine& machine = paper_ma
 
 // --- bytes
 
-class Accumulation : public testing::TestWithParam<std::int64_t> {};
-INSTANTIATE_TEST_SUITE_P(Steps, Accumulation, testing::Values(1, 2, 4));
+class DelayedAccumulation : public testing::TestWithParam<std::int64_t> {};
+INSTANTIATE_TEST_SUITE_P(Steps, DelayedAccumulation, testing::Values(1, 2, 4));
 
 // 2 B of weights to the GPU, 2 B of gradients to the host; with accumulation through the GPU too.
-TEST_P(Accumulation, MovesTwoBytesAParameterEachWay) {
+TEST_P(DelayedAccumulation, MovesTwoBytesAParameterEachWay) {
   Workload w = sixteen_tokens();
   w.accumulation = GetParam();
   const runtime::StepTotals totals = study::predict(delayed(w)).totals;
@@ -30,7 +30,7 @@ TEST_P(Accumulation, MovesTwoBytesAParameterEachWay) {
 
 // --- memory
 
-TEST(Memory, HoldsTwoGradientBuffersOnTheHostAndTwoBytesAParameterOnTheGpu) {
+TEST(DelayedMemory, HoldsTwoGradientBuffersOnTheHostAndTwoBytesAParameterOnTheGpu) {
   constexpr std::int64_t n = 106'816;
   const study::Prediction p = study::predict(delayed(sixteen_tokens()));
   EXPECT_EQ(p.pool("host_pinned")->peak, Bytes(3 * power_of_two(Bytes(2 * n)).value));
@@ -41,41 +41,38 @@ TEST(Memory, HoldsTwoGradientBuffersOnTheHostAndTwoBytesAParameterOnTheGpu) {
 
 // --- time
 
-// Kernels alone: a gradient's way into the bucket, and its average, which runs while the weights
-// cross.
-double on_gpu(const Times& t) { return t.forward() + t.backward() + (kTensors + 1) * kKernel; }
-double swap(double bytes_per_us) { return kLatency + 2 * kAll / bytes_per_us; }
+// Kernels, with each gradient's way into the bucket.
+double on_gpu(const Times& t) { return t.forward() + t.backward() + kTensors * kKernel; }
 
-TEST(Schedule, BoundByTheGpuNeverStopsIt) {
+// The weights wait for the backward, and the next forward for the weights; gradients cross the other
+// way meanwhile, at full rate.
+TEST(DelayedSchedule, BoundByTheGpuIsItsKernelsAndTheSwapOfWeights) {
   const Times t(model::Numerics::kPure16);
-  EXPECT_LT(swap(10e3), kKernel);
-  EXPECT_NEAR(step_us(delayed(sixteen_tokens())), on_gpu(t), kExact);
-}
-
-// The weights wait for the backward, and the next forward for the weights.
-TEST(Schedule, OfASlowLinkExposesTheSwapOfWeights) {
-  machine::Machine m = paper_machine();
-  m.link->h2d = runtime::known<BytesPerSecond>(1e8);
-  runtime::connect(m);
-  const Times t(model::Numerics::kPure16);
-  EXPECT_NEAR(step_us(delayed(sixteen_tokens(), m)), on_gpu(t) - kKernel + swap(1e2), kExact);
+  for (const double bytes_per_us : {10e3, 1e2}) {
+    machine::Machine m = paper_machine();
+    m.link->h2d = runtime::known<BytesPerSecond>(bytes_per_us * 1e6);
+    m.link->total = runtime::known<BytesPerSecond>(20e9);
+    runtime::connect(m);
+    EXPECT_NEAR(step_us(delayed(sixteen_tokens(), m)),
+                on_gpu(t) + kLatency + 2 * kAll / bytes_per_us, kExact);
+  }
 }
 
 machine::Machine slow_cores() {
   machine::Machine m = paper_machine();
-  m.framework.kernels["adam_deepspeed_f32"].core_rate = ElementsPerSecond(1e6);
+  m.framework.kernels["adam_deepspeed_f32"].core_rate = ElementsPerSecond(1e5);
   return m;
 }
 
-TEST(Schedule, BoundByAdamIsAdam) {
-  EXPECT_NEAR(step_us(delayed(sixteen_tokens(), slow_cores())), kAll / 4, kExact);
+TEST(DelayedSchedule, BoundByAdamIsAdam) {
+  EXPECT_NEAR(step_us(delayed(sixteen_tokens(), slow_cores())), kAll / 0.4, kExact);
 }
 
 // The code does one after the other.
-TEST(Schedule, OfTheCodeIsLonger) {
+TEST(DelayedSchedule, OfTheCodeIsLonger) {
   const Job code = on_paper("zero2-offload", sixteen_tokens(), {}, slow_cores());
   const Times t(model::Numerics::kPure16);
-  EXPECT_GT(step_us(code), kAll / 4 + on_gpu(t));
+  EXPECT_GT(step_us(code), kAll / 0.4 + on_gpu(t));
 }
 
 // --- who waits for whom
@@ -88,15 +85,15 @@ model::Shape of_many_tiles() {
 }
 constexpr int kTiles = 5;
 
-TEST(Waits, ATileCrossesOnceItIsFinishedBesideTheNext) {
+TEST(DelayedWaits, ATileCrossesOnceItIsFinishedBesideTheNext) {
   const Activities of(delayed(sixteen_tokens(), slow_cores(), of_many_tiles()));
-  for (int tile = 0; tile < kTiles; ++tile) {
+  for (int tile = 0; tile + 1 < kTiles; ++tile) {  // the last, a small one, waits for the link
     const std::size_t copy = of.nth("parameters", Cause::kH2d, tile);
     EXPECT_EQ(of.start(copy), of.finish(of.nth("Adam", Cause::kCpuOptimizer, tile))) << tile;
   }
 }
 
-TEST(Waits, NoTileCrossesBeforeTheBackwardAndNoForwardStartsBeforeTheLast) {
+TEST(DelayedWaits, NoTileCrossesBeforeTheBackwardAndNoForwardStartsBeforeTheLast) {
   const Activities of(delayed(sixteen_tokens(), paper_machine(), of_many_tiles()));
   for (int step = 1; step < 3; ++step) {
     const std::size_t backward = of.nth("embedding backward", Cause::kGpuCompute, step);
@@ -108,7 +105,7 @@ TEST(Waits, NoTileCrossesBeforeTheBackwardAndNoForwardStartsBeforeTheLast) {
 }
 
 // Adam of a step waits for its gradients, not for what the GPU does next.
-TEST(Waits, AdamStartsWhenTheLastGradientHasArrived) {
+TEST(DelayedWaits, AdamStartsWhenTheLastGradientHasArrived) {
   machine::Machine m = paper_machine();
   m.link->d2h = runtime::known<BytesPerSecond>(1e8);
   runtime::connect(m);
