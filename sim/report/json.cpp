@@ -101,6 +101,7 @@ Json memory_json(const Prediction& p) {
                         {"fixed_bytes", pool.fixed.value},
                         {"capacity_bytes", pool.capacity ? Json(pool.capacity->value) : Json()},
                         {"resident_bytes", pool.resident.value},
+                        {"may_swap", pool.may_swap()},
                         {"phase", pool.phase},
                         {"by_tag", tags}};
   }

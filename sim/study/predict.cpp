@@ -1,5 +1,7 @@
 #include "sim/study/predict.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -35,6 +37,28 @@ PoolReport report_pool(const Run& run, const engine::MemoryLedger& ledger, engin
   return report;
 }
 
+Bytes swaps_from(const machine::Machine& m) {
+  const Bytes nearly(std::llround(kSwapsFrom * static_cast<double>(m.host.memory.value.value)));
+  return m.accelerator.unified ? std::min(nearly, m.accelerator.memory.value) : nearly;
+}
+
+// In words without numbers, so that rows of a comparison that say the same say it once.
+std::vector<std::string> swap_warnings(const plans::Job& job, const Prediction& p) {
+  std::vector<std::string> lines;
+  for (const PoolReport& pool : p.pools) {
+    if (pool.may_swap()) {
+      const bool near =
+          pool.name == "host" || *pool.swaps_from < job.machine.accelerator.memory.value;
+      lines.push_back(
+          fmt::format("{}: {} memory is {}: the machine may swap, and a step takes longer then",
+                      job.plan->name, pool.name,
+                      near ? fmt::format("within {:.0f} % of its capacity", 100 * (1 - kSwapsFrom))
+                           : "beyond the working set that the driver recommends"));
+    }
+  }
+  return lines;
+}
+
 std::vector<PoolReport> report_pools(const plans::Job& job, const Run& run) {
   const runtime::Lowered& lowered = run.lowered;
   const machine::Machine& m = job.machine;
@@ -44,12 +68,15 @@ std::vector<PoolReport> report_pools(const plans::Job& job, const Run& run) {
   gpu.capacity = m.accelerator.memory.value;
   gpu.fixed = m.framework.gpu_context.value;
   if (lowered.unified) {
+    gpu.capacity = m.host.memory.value;
+    gpu.swaps_from = swaps_from(m);
     gpu.fixed += m.framework.process_resident.value;
   }
   pools.push_back(std::move(gpu));
   if (!lowered.unified) {
     PoolReport host = report_pool(run, ledger, lowered.host);
     host.capacity = m.host.memory.value;
+    host.swaps_from = swaps_from(m);
     host.fixed = m.framework.process_resident.value;
     pools.push_back(std::move(host));
     pools.push_back(report_pool(run, ledger, lowered.host_pinned));
@@ -169,6 +196,10 @@ bool Prediction::feasible() const {
   return std::all_of(pools.begin(), pools.end(), [](const PoolReport& r) { return r.fits(); });
 }
 
+bool Prediction::may_swap() const {
+  return std::any_of(pools.begin(), pools.end(), [](const PoolReport& r) { return r.may_swap(); });
+}
+
 const PoolReport* Prediction::pool(std::string_view name) const {
   for (const PoolReport& report : pools) {
     if (report.name == name) {
@@ -205,6 +236,8 @@ Prediction predict(const plans::Job& job, std::optional<UsdPerHour> price, Run* 
   measure_use(run, p);
   measure_rates(job, p);
   p.pools = report_pools(job, run);
+  const std::vector<std::string> swaps = swap_warnings(job, p);
+  p.warnings.insert(p.warnings.end(), swaps.begin(), swaps.end());
   p.cost = cost_of(job, price, p.step);
   p.simulate =
       Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
@@ -218,7 +251,8 @@ std::int64_t largest_micro_batch(plans::Job job, std::int64_t most) {
   std::int64_t fits = 0, fails = most + 1;
   while (fails - fits > 1) {
     job.workload.micro_batch = fits + (fails - fits) / 2;
-    (predict(job).feasible() ? fits : fails) = job.workload.micro_batch;
+    const Prediction p = predict(job);
+    (p.feasible() && !p.may_swap() ? fits : fails) = job.workload.micro_batch;
   }
   return fits;
 }

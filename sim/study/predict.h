@@ -4,7 +4,7 @@
 //   phases, causes   the critical path of that step, which adds up to it exactly
 //                    (engine/critical_path.h)
 //   memory           peaks over everything recorded, plus what is fixed (GPU context, process);
-//                    feasible when they fit
+//                    feasible when they fit; a warning where the machine may swap (PoolReport)
 //   range            first order: each figure's share of the critical path times its spread, in
 //                    quadrature
 //   tflops           model: 3 x forward, causal attention halved; hardware: as executed;
@@ -32,16 +32,25 @@ struct Tagged {
   Bytes bytes;
 };
 
+// Host memory this full may make the machine swap: the last twentieth is what other processes,
+// the page cache and the kernel's reserves live in (assumed). Of a unified machine's memory also
+// what lies beyond the working set that its driver recommends (accelerator.memory; on macOS the
+// wired limit), which may be compressed or swapped. It fits still, but a step that swaps is
+// slower than predicted.
+inline constexpr double kSwapsFrom = 0.95;
+
 struct PoolReport {
   std::string name;  // gpu, host, host_pinned, nvme, unified
   Bytes peak;        // allocated, as the framework counts it
   Bytes resident;    // held when the last step ends
   Bytes fixed;       // context or process, beside the peak
   std::optional<Bytes> capacity;
-  std::string phase;           // in which the peak is reached
-  std::vector<Tagged> by_tag;  // at the peak, largest first
+  std::string phase;                     // in which the peak is reached
+  std::vector<Tagged> by_tag;            // at the peak, largest first
+  std::optional<Bytes> swaps_from = {};  // of what is needed; host and unified memory
   Bytes needed() const { return peak + fixed; }
   bool fits() const { return !capacity || needed() <= *capacity; }
+  bool may_swap() const { return fits() && swaps_from && needed() > *swaps_from; }
 };
 
 struct Cost {
@@ -83,6 +92,7 @@ struct Prediction {
   Seconds simulate;  // wall clock of the whole prediction
 
   bool feasible() const;
+  bool may_swap() const;
   const PoolReport* pool(std::string_view name) const;  // nullptr when the machine has none of it
 };
 
@@ -98,7 +108,8 @@ struct Run {
 Prediction predict(const plans::Job& job, std::optional<UsdPerHour> price = std::nullopt,
                    Run* run = nullptr);
 
-// The largest micro-batch up to `most` that fits the machine, by bisection; 0 when not even 1 does.
+// The largest micro-batch up to `most` that fits the machine and does not swap, by bisection; 0
+// when not even 1 does.
 std::int64_t largest_micro_batch(plans::Job job, std::int64_t most);
 
 }  // namespace offsim::study

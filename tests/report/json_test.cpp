@@ -69,6 +69,7 @@ constexpr Key kSchema[] = {
     {"/memory/gpu/phase", "string"},
     {"/memory/gpu/by_tag", "object"},
     {"/memory/host/capacity_bytes", "number"},
+    {"/memory/host/may_swap", "boolean"},
     {"/memory/host_pinned/capacity_bytes", "null"},
     {"/cost/usd_per_hour", "number"},
     {"/cost/usd_per_step", "number"},
