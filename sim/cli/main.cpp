@@ -53,6 +53,11 @@ void add_work_flags(CLI::App* app, WorkFlags& work) {
   app->add_option("--checkpointing", work.checkpointing, "none or full (none)")->type_name("C");
   app->add_option("--precision", work.precision, "bf16-mixed, bf16, fp16-mixed or fp32")
       ->type_name("P");
+  app->add_option("--loader-workers", work.loader_workers,
+                  "cores that a data loader keeps busy (0)")
+      ->type_name("N");
+  app->add_option("--loader-bandwidth", work.loader_bandwidth, "DRAM that it takes, such as 2GB/s")
+      ->type_name("B/s");
   app->add_flag("--phase-sync", work.phase_sync, "the loop synchronises between its phases")
       ->disable_flag_override();
   app->add_option("--set", work.set, "an option of a plan; may be repeated")

@@ -108,6 +108,12 @@ std::string work_flags(const plans::Workload& work) {
   if (work.precision != usual.precision) {
     out += fmt::format(" --precision {}", plans::to_string(work.precision));
   }
+  if (work.loader_workers != usual.loader_workers) {
+    out += fmt::format(" --loader-workers {}", work.loader_workers);
+  }
+  if (work.loader_bandwidth != usual.loader_bandwidth) {
+    out += fmt::format(" --loader-bandwidth {}GB/s", work.loader_bandwidth.value / 1e9);
+  }
   return work.phase_sync ? out + " --phase-sync" : out;
 }
 
@@ -135,7 +141,9 @@ study::Scenario scenario_of(const std::string& model, const std::string& machine
                        give(flags.accumulation),
                        give(flags.checkpointing),
                        give(flags.precision),
-                       std::nullopt};
+                       std::nullopt,
+                       give(flags.loader_workers),
+                       give(flags.loader_bandwidth)};
   if (flags.phase_sync) {
     scenario.workload.phase_sync = on_command_line("true");
   }

@@ -51,6 +51,9 @@ Facts settings_of(const plans::Job& job) {
   if (work.phase_sync) {
     facts.emplace_back("phases synchronised");
   }
+  if (const std::string loader = loader_text(work); !loader.empty()) {
+    facts.push_back(loader);
+  }
   return facts;
 }
 

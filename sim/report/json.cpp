@@ -51,6 +51,8 @@ Json scenario_json(const plans::Job& job) {
           {"checkpointing", to_string(work.checkpointing)},
           {"precision", to_string(work.precision)},
           {"phase_sync", work.phase_sync},
+          {"loader_workers", work.loader_workers},
+          {"loader_bandwidth", work.loader_bandwidth.value},
           {"options", options}};
 }
 

@@ -159,6 +159,17 @@ std::string join(const std::vector<std::string>& parts, std::string_view between
   return fmt::format("{}", fmt::join(parts, between));
 }
 
+std::string loader_text(const plans::Workload& work) {
+  std::vector<std::string> parts;
+  if (work.loader_workers > 0) {
+    parts.push_back(fmt::format("{} cores", work.loader_workers));
+  }
+  if (work.loader_bandwidth > BytesPerSecond(0)) {
+    parts.push_back(show(work.loader_bandwidth));
+  }
+  return parts.empty() ? "" : "loader " + join(parts, ", ");
+}
+
 std::string_view pool_title(std::string_view pool) {
   return pool == "gpu" ? "GPU" : pool == "host_pinned" ? "pinned" : pool == "nvme" ? "NVMe" : pool;
 }

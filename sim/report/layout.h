@@ -51,6 +51,9 @@ std::string warnings_text(const std::vector<std::string>& warnings, const TextSt
 
 std::string join(const std::vector<std::string>& parts, std::string_view between);
 
+// "loader 4 cores, 2.0 GB/s"; empty where the work has none.
+std::string loader_text(const plans::Workload& work);
+
 // For people: "GPU", "host", "pinned", "NVMe", "unified".
 std::string_view pool_title(std::string_view pool);
 

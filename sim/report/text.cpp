@@ -68,6 +68,9 @@ std::string job_text(const plans::Job& job, const TextStyle& style) {
   if (work.phase_sync) {
     batch.emplace_back("phases synchronised");
   }
+  if (const std::string loader = loader_text(work); !loader.empty()) {
+    batch.push_back(loader);
+  }
   return paragraph("", job.plan->sentence, style) + "\n" + labelled("plan", plan, style) +
          labelled("batch", join(batch, ", "), style);
 }

@@ -26,10 +26,10 @@ using engine::index;
 // The state of the walk over the calls.
 class Lowering {
  public:
-  Lowering(const Program& program, const machine::Machine& machine)
+  Lowering(const Program& program, const machine::Machine& machine, const Background& background)
       : program_(program),
         machine_(machine),
-        resources_(builder_, machine),
+        resources_(builder_, machine, background),
         pending_(program.lanes.size()),
         events_(program.events),
         buffers_(program.buffers) {
@@ -425,8 +425,9 @@ class Lowering {
 
 }  // namespace
 
-Lowered lower(const Program& program, const machine::Machine& machine) {
-  return Lowering(program, machine).run();
+Lowered lower(const Program& program, const machine::Machine& machine,
+              const Background& background) {
+  return Lowering(program, machine, background).run();
 }
 
 }  // namespace offsim::runtime

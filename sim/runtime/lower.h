@@ -18,6 +18,8 @@
 //            writes it first faults its pages in, and its free gives them back; smaller blocks come
 //            from the C library's heap, which grows once and stays resident (32 MiB is the largest
 //            threshold that glibc adapts to)
+//   background   cores and DRAM that something else takes during the whole program are not there:
+//            a CPU kernel of all cores runs as many of its threads at a time as are left
 //   memory   changes happen where the issuing lane stands: GPU memory in the host's issue order, as
 //            a caching allocator sees it
 // On a machine with unified memory both pools are one; a copy there reads and writes that memory.
@@ -32,6 +34,7 @@
 #include "sim/machine/machine.h"
 #include "sim/runtime/cause.h"
 #include "sim/runtime/program.h"
+#include "sim/runtime/resources.h"
 
 namespace offsim::runtime {
 
@@ -55,6 +58,7 @@ struct Lowered {
   bool unified = false;
 };
 
-Lowered lower(const Program& program, const machine::Machine& machine);
+Lowered lower(const Program& program, const machine::Machine& machine,
+              const Background& background = {});
 
 }  // namespace offsim::runtime

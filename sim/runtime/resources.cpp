@@ -10,16 +10,21 @@ namespace offsim::runtime {
 using engine::DemandId;
 using engine::Use;
 
-Resources::Resources(engine::GraphBuilder& builder, const machine::Machine& machine)
+Resources::Resources(engine::GraphBuilder& builder, const machine::Machine& machine,
+                     const Background& background)
     : builder_(builder),
       machine_(machine),
       sm_(builder.add_resource("gpu.sm", 1.0)),
-      cores_(builder.add_resource("host.cores", machine.host.cores)),
+      cores_(builder.add_resource("host.cores",
+                                  static_cast<double>(machine.host.cores - background.cores))),
       drive_time_(builder.add_resource("drive0.time", 1.0)) {
+  SIM_ASSERT(background.cores < machine.host.cores && background.dram < machine.host.dram.value,
+             "the background leaves something");
   for (const machine::Edge& edge : machine.topology.edges) {
-    links_.push_back({builder.add_resource(edge.name + ".h2d", edge.down.value.value),
-                      builder.add_resource(edge.name + ".d2h", edge.up.value.value),
-                      builder.add_resource(edge.name + ".total", edge.total.value.value)});
+    const double taken = edge.name == "dram" ? background.dram.value : 0;
+    links_.push_back({builder.add_resource(edge.name + ".h2d", edge.down.value.value - taken),
+                      builder.add_resource(edge.name + ".d2h", edge.up.value.value - taken),
+                      builder.add_resource(edge.name + ".total", edge.total.value.value - taken)});
   }
 }
 

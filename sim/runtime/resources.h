@@ -2,8 +2,8 @@
 //
 //   gpu.sm       the GPU: a kernel takes all of it, kernels of two streams share
 //   host.cores   cores: a CPU kernel takes its threads
-//   EDGE.h2d, EDGE.d2h, EDGE.total   bytes a second of every edge of the topology; "dram.total" is the
-//                memory that copies, CPU kernels and drives share
+//   EDGE.h2d, EDGE.d2h, EDGE.total   bytes a second of every edge of the topology; "dram.total" is
+//                the memory that copies, CPU kernels and drives share
 //   drive0.time  a byte takes 1 / rate of it, so that reads and writes share one drive
 // A pageable byte passes DRAM three times: the driver copies it through pinned buffers of its own.
 // A DMA byte weighs Host::dma_weight in the sharing of DRAM, a CPU kernel's byte 1.
@@ -20,9 +20,18 @@
 
 namespace offsim::runtime {
 
+// What other programs take of the host all the time (a data loader's processes). It is taken off
+// the capacities: it has its share whatever the rest needs, and never less.
+struct Background {
+  std::int64_t cores = 0;
+  BytesPerSecond dram;
+};
+
 class Resources {
  public:
-  Resources(engine::GraphBuilder& builder, const machine::Machine& machine);
+  // Requires: the background leaves something.
+  Resources(engine::GraphBuilder& builder, const machine::Machine& machine,
+            const Background& background);
 
   engine::DemandId kernel();
   // A copy that alone moves `rate`. On unified memory it reads and writes the one DRAM.

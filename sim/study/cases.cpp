@@ -14,6 +14,7 @@ namespace offsim::study {
 
 namespace {
 
+constexpr std::int64_t kMostWorkers = 10'000;
 constexpr std::int64_t kMostBatch = 1'000'000;
 constexpr std::int64_t kMostSequence = 100'000'000;
 constexpr std::int64_t kMostTokens = 1'000'000'000'000;  // a step
@@ -93,6 +94,12 @@ plans::Workload effective(const GivenWorkload& w, Origins& origins) {
     node.scalar = w.phase_sync->text;
     out.phase_sync = to_boolean(node, "phase_sync");
   }
+  if (w.loader_workers) {
+    out.loader_workers = whole(*w.loader_workers, "loader_workers", 0, kMostWorkers);
+  }
+  if (w.loader_bandwidth) {
+    out.loader_bandwidth = parse_bandwidth(w.loader_bandwidth->text, w.loader_bandwidth->place);
+  }
   if (out.micro_batch > kMostTokens / out.sequence / out.accumulation) {
     throw InputError(w.micro_batch ? w.micro_batch->place : w.sequence->place,
                      "a step has more than 1e12 tokens",
@@ -107,6 +114,8 @@ plans::Workload effective(const GivenWorkload& w, Origins& origins) {
   note("checkpointing", w.checkpointing, std::string(plans::to_string(out.checkpointing)));
   note("precision", w.precision, std::string(plans::to_string(out.precision)));
   note("phase_sync", w.phase_sync, out.phase_sync ? "true" : "false");
+  note("loader_workers", w.loader_workers, std::to_string(out.loader_workers));
+  note("loader_bandwidth", w.loader_bandwidth, show(out.loader_bandwidth));
   return out;
 }
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "sim/base/quantity.h"
 #include "sim/engine/critical_path.h"
 #include "sim/model/flops.h"
 #include "sim/model/tensors.h"
@@ -178,6 +179,23 @@ void measure_rates(const plans::Job& job, Prediction& p) {
   p.tflops_hardware = p.totals.executed.value / tera;
 }
 
+void check_loader(const plans::Job& job) {
+  const machine::Host& host = job.machine.host;
+  if (job.workload.loader_workers >= host.cores) {
+    throw InputError({},
+                     fmt::format("loader_workers is {}, and {} has {} cores",
+                                 job.workload.loader_workers, job.machine.name, host.cores),
+                     "expected fewer: the loop needs a core");
+  }
+  if (job.workload.loader_bandwidth >= host.dram.value) {
+    throw InputError(
+        {},
+        fmt::format("loader_bandwidth is {}, and the DRAM of {} moves {}",
+                    show(job.workload.loader_bandwidth), job.machine.name, show(host.dram.value)),
+        "expected less");
+  }
+}
+
 std::optional<Cost> cost_of(const plans::Job& job, std::optional<UsdPerHour> price, Seconds step) {
   if (!price && job.machine.price) {
     price = job.machine.price->per_gpu;
@@ -213,6 +231,7 @@ Prediction predict(const plans::Job& job, std::optional<UsdPerHour> price, Run* 
   const auto began = std::chrono::steady_clock::now();
   Prediction p;
   p.warnings = job.plan->check(job);
+  check_loader(job);
   Run run;
   const machine::Framework& framework = job.machine.framework;
   const bool fp16 = job.workload.precision == plans::Precision::kFp16Mixed;
@@ -220,7 +239,8 @@ Prediction predict(const plans::Job& job, std::optional<UsdPerHour> price, Run* 
                              fp16 ? runtime::Half::kFp16 : runtime::Half::kBf16);
   job.plan->record(job, recorder, job.plan->steps);
   run.program = std::move(recorder).finish();
-  run.lowered = runtime::lower(run.program, job.machine);
+  run.lowered = runtime::lower(run.program, job.machine,
+                               {job.workload.loader_workers, job.workload.loader_bandwidth});
   run.timeline = engine::simulate(run.lowered.graph);
 
   const auto& ends = run.lowered.step_ends;

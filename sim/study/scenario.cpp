@@ -101,7 +101,9 @@ const std::vector<std::pair<std::string, WorkloadField>>& workload_fields() {
       {"accumulation", &GivenWorkload::accumulation},
       {"checkpointing", &GivenWorkload::checkpointing},
       {"precision", &GivenWorkload::precision},
-      {"phase_sync", &GivenWorkload::phase_sync}};
+      {"phase_sync", &GivenWorkload::phase_sync},
+      {"loader_workers", &GivenWorkload::loader_workers},
+      {"loader_bandwidth", &GivenWorkload::loader_bandwidth}};
   return kWorkloadFields;
 }
 

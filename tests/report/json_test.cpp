@@ -32,6 +32,8 @@ constexpr Key kSchema[] = {
     {"/scenario/checkpointing", "string"},
     {"/scenario/precision", "string"},
     {"/scenario/phase_sync", "boolean"},
+    {"/scenario/loader_workers", "number"},
+    {"/scenario/loader_bandwidth", "number"},
     {"/scenario/options", "object"},
     {"/feasible", "boolean"},
     {"/infeasible", "array"},
