@@ -32,7 +32,7 @@ struct Workload {
   bool phase_sync = false;  // the training loop synchronises between forward, backward and step
   // A data loader beside the loop, all the time: so many cores busy, so much of DRAM's bandwidth.
   std::int64_t loader_workers = 0;
-  BytesPerSecond loader_bandwidth;
+  BytesPerSecond loader_bandwidth = {};
 
   model::Batch batch() const { return {micro_batch, sequence}; }
   std::int64_t tokens_per_step() const { return micro_batch * sequence * accumulation; }
