@@ -84,8 +84,11 @@ void Stage3::number_parameters() {
 void Stage3::make_sub_groups() {
   const std::int64_t size = job_.options.count("sub_group_size");
   SubGroup open;
+  std::vector<std::int64_t> largest;  // by sub-group: elements of a parameter
   for (const std::int64_t elements : elements_) {
     sub_group_of_.push_back(sub_groups_.size());
+    largest.resize(sub_groups_.size() + 1);
+    largest.back() = std::max(largest.back(), elements);
     open.elements += elements;
     open.tensors += 1;
     if (open.elements >= size) {
@@ -109,7 +112,8 @@ void Stage3::make_sub_groups() {
     if (parameters_ == Tier::kNvme) {
       const bool fits = in_memory + group.elements <= job_.options.count("max_in_cpu");
       in_memory += fits ? group.elements : 0;
-      group.parameters_on_drive = !fits;
+      // One of parameters too small for the drive stays in memory whatever max_in_cpu says.
+      group.parameters_on_drive = !fits && 2 * largest[i] >= least_swapped_bytes(job_.options);
     }
   }
 }

@@ -156,6 +156,17 @@ TEST(MemascendStates, OfTwoBytesHalveTheSwapBuffers) {
             8 * kAll);
 }
 
+// Beyond max_in_cpu but too small for the drive: all parameters of the tiny model.
+TEST(ZeroInfinity, KeepsParametersTooSmallForTheDriveInMemory) {
+  const Job of = job("zero-infinity", {.micro_batch = 1, .sequence = 64}, {{"max_in_cpu", "0"}});
+  const study::Prediction p = study::predict(of);
+  EXPECT_EQ(p.totals.nvme_read_bytes + p.totals.nvme_write_bytes, 0);
+  EXPECT_EQ(p.pool("host_pinned")->peak,
+            study::predict(job("zero-infinity", {.micro_batch = 1, .sequence = 64}))
+                .pool("host_pinned")
+                ->peak);
+}
+
 TEST(MemascendRefused, AreNarrowStatesInMemory) {
   for (const Given& where :
        {Given{{"offload_optimizer", "cpu"}}, Given{{"offload_param", "none"}}}) {

@@ -52,9 +52,33 @@ machine::Machine any_machine() {
   return m;
 }
 
+// A host with room for all activations, or for none.
+Job any_ratel(const model::Shape& shape) {
+  machine::Machine m = any_machine();
+  m.host.memory = runtime::known_bytes(coin() ? 1'000'000'000'000 : 20'000'000'000);
+  return job("ratel", any_workload(),
+             {{"planner", coin() ? "convex" : "ordered"},
+              {"swap_ratio", coin() ? "0.2" : "1000"},
+              {"is_mp", flag()},
+              {"is_grad_async", flag()},
+              {"is_nvme_rearrange", flag()},
+              {"sub_group_size", std::to_string(*rc::gen::inRange(1, 200'000))}},
+             shape, m);
+}
+
+Job any_memascend(const model::Shape& shape) {
+  return job("memascend", any_workload(),
+             {{"optimizer_states", coin() ? "bf16" : "fp32"},
+              {"engine", coin() ? "raw" : "filesystem"},
+              {"pool", coin() ? "equal" : "adaptive"},
+              {"max_in_cpu", coin() ? "0" : "1e9"},
+              {"sub_group_size", std::to_string(*rc::gen::inRange(1, 200'000))}},
+             shape, any_machine());
+}
+
 Job any_job() {
   const model::Shape shape = any_shape();
-  switch (*rc::gen::inRange(0, 3)) {
+  switch (*rc::gen::inRange(0, 6)) {
     case 0:
       return job("native", any_workload(), {{"gradient_clipping", flag()}}, shape, any_machine());
     case 1:
@@ -65,6 +89,15 @@ Job any_job() {
                   {"contiguous_gradients", flag()},
                   {"reduce_bucket_size", std::to_string(*rc::gen::inRange(1, 200'000))}},
                  shape, any_machine());
+    case 2:
+      return job("zero2-offload", any_workload(),
+                 {{"variant", "paper"},
+                  {"reduce_bucket_size", std::to_string(*rc::gen::inRange(1, 200'000))}},
+                 shape, any_machine());
+    case 3:
+      return any_ratel(shape);
+    case 4:
+      return any_memascend(shape);
     default:
       return job("megatrain", any_workload(),
                  {{"checkpoint_interval", std::to_string(*rc::gen::inRange(1, 10))},

@@ -44,8 +44,8 @@ TEST(DelayedMemory, HoldsTwoGradientBuffersOnTheHostAndTwoBytesAParameterOnTheGp
 // Kernels, with each gradient's way into the bucket.
 double on_gpu(const Times& t) { return t.forward() + t.backward() + kTensors * kKernel; }
 
-// The weights wait for the backward, and the next forward for the weights; gradients cross the other
-// way meanwhile, at full rate.
+// The weights wait for the backward, and the next forward for the weights; gradients cross the
+// other way meanwhile, at full rate.
 TEST(DelayedSchedule, BoundByTheGpuIsItsKernelsAndTheSwapOfWeights) {
   const Times t(model::Numerics::kPure16);
   for (const double bytes_per_us : {10e3, 1e2}) {
