@@ -98,7 +98,8 @@ Piece layer_piece(const Shape& shape, Batch batch, Numerics numerics, Bytes& cas
   const std::int64_t alive = shape.gated_mlp ? 3 : (numerics == Numerics::kAutocast ? 7 : 4);
   piece.forward_extra = Bytes(2 * hidden);
   piece.forward_alone = Bytes(alive * wide_mlp + 3 * hidden);
-  // While the MLP's backward runs: the gradients of the product, gate and up, beside the residual's.
+  // While the MLP's backward runs: the gradients of the product, gate and up, beside the
+  // residual's.
   piece.backward_extra = Bytes(3 * wide_mlp + hidden);
   piece.modules = tape.modules();
   recompute = named("layer recompute", tape.recompute());

@@ -147,7 +147,8 @@ class Fsdp2 {
     }
   }
 
-  // post_backward: foreach_reduce and the copies to the host. What the reduction reads was copied in by
+  // post_backward: foreach_reduce and the copies to the host. What the reduction reads was copied
+  // in by
   // the compute stream and is held until the next group's; the rest is memory of its own stream.
   void reduce(const std::vector<Tensor>& tensors, Buffer parameters,
               const std::vector<Buffer>& gradients) {

@@ -42,7 +42,8 @@ class Stage3Gradients {
   void add(std::size_t parameter, runtime::Buffer gradient);
   // The end of a backward.
   void finish();
-  // Called in the last micro-batch after a bucket, with the parameters whose fp32 gradients were sent.
+  // Called in the last micro-batch after a bucket, with the parameters whose fp32 gradients were
+  // sent.
   void on_sent(std::function<void(const std::vector<std::size_t>& parameters)> call) {
     sent_ = std::move(call);
   }

@@ -4,20 +4,30 @@
 // (stage3.h, optimizer on the CPU) whose sub-groups are updated by a process of its own with
 // cpuadam_cores_perc of the cores; the training process keeps the first ones. When the bucket that
 // completes a sub-group was sent, the host synchronises the reduction stream and, only without
-// gradient clipping, hands the sub-group over: the worker copies the gradient into its pinned buffer
-// (8 B a parameter) and runs Adam (28 B). Handing over turned master and gradient into shared memory:
-// the gradient is no longer pinned (its pinned block stays cached), so that its D2H of 4 B keeps the
-// host. Step: wait for all results; then per sub-group an unscale that no longer matters (8 B on the
-// host), Adam of GPU sub-groups, and the write-back of stage 3. With clipping nothing is speculative:
+// gradient clipping, hands the sub-group over: the worker copies the gradient into its pinned
+// buffer
+// (8 B a parameter) and runs Adam (28 B). Handing over turned master and gradient into shared
+// memory:
+// the gradient is no longer pinned (its pinned block stays cached), so that its D2H of 4 B keeps
+// the
+// host. Step: wait for all results; then per sub-group an unscale that no longer matters (8 B on
+// the
+// host), Adam of GPU sub-groups, and the write-back of stage 3. With clipping nothing is
+// speculative:
 // per sub-group unscale, hand over, wait, write back.
-// Host: stage 3's, and the worker's pinned buffer of 4 B an element of the largest sub-group, and the
+// Host: stage 3's, and the worker's pinned buffer of 4 B an element of the largest sub-group, and
+// the
 // cached pinned gradients.
 //
-// variant paper (arXiv 2509.21271): weights on the GPU, 2N. Backward fills buckets of 64 MB; of each: a
-// GPU cast, D2H 4 B a parameter, Adam on the CPU (28 B), H2D 4 B of fp32 weights, a GPU cast, each on
-// its own stream or worker. The last 1 - ratio of the buckets keep master and states on the GPU. The
+// variant paper (arXiv 2509.21271): weights on the GPU, 2N. Backward fills buckets of 64 MB; of
+// each: a
+// GPU cast, D2H 4 B a parameter, Adam on the CPU (28 B), H2D 4 B of fp32 weights, a GPU cast, each
+// on
+// its own stream or worker. The last 1 - ratio of the buckets keep master and states on the GPU.
+// The
 // validation of gradients reads them on the GPU. A piece of the next forward waits for its weights.
-// Left out: rollbacks (0.12 % of the steps), GraceAdam's kernel (the host's own Adam is taken), weight
+// Left out: rollbacks (0.12 % of the steps), GraceAdam's kernel (the host's own Adam is taken),
+// weight
 // flow (offload_param).
 #include <algorithm>
 

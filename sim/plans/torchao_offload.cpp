@@ -3,12 +3,15 @@
 // b is the size of a number: 4 with fp32 parameters (bf16-mixed, fp32), 2 in pure bf16.
 // GPU: parameters b, gradients b (or, with offload_gradients, those of what was computed last).
 // Host: a pinned copy of every parameter and every gradient, rounded tensor by tensor to powers of
-// two; m and v, 2b, pageable, from the first step on. Tensors under minimal_size elements have their
+// two; m and v, 2b, pageable, from the first step on. Tensors under minimal_size elements have
+// their
 // optimizer on the GPU.
-// Backward, a hook a parameter: the side stream waits for compute, D2H of the accumulated gradient, not
+// Backward, a hook a parameter: the side stream waits for compute, D2H of the accumulated
+// gradient, not
 // blocking, in every micro-batch (only the last one's is used). Step: Adam of the small tensors on
 // the GPU; then, in the order in which gradients arrived, the host waits for a tensor's copy, runs
-// fused Adam (14 or 28 B a parameter) and queues the H2D of the parameter on the same side stream, beside
+// fused Adam (14 or 28 B a parameter) and queues the H2D of the parameter on the same side stream,
+// beside
 // the next tensor's Adam. At the end the host waits for the stream.
 // Bytes a parameter: D2H b k, H2D b. Left out: other base optimizers.
 #include "sim/plans/common.h"

@@ -112,34 +112,11 @@ class Zero3 {
 
 }  // namespace
 
-std::vector<OptionSpec> zero3_options(std::string_view tier) {
+namespace {
+
+std::vector<OptionSpec> drive_options() {
   using Kind = OptionSpec::Kind;
-  const std::vector<std::string> tiers{"none", "cpu", "nvme"};
   return {
-      {"offload_optimizer", Kind::kChoice, tier, "", "where fp32 masters, gradients and states are",
-       tiers},
-      {"offload_param", Kind::kChoice, tier, "", "where 16-bit parameters are", tiers},
-      {"pin_memory", Kind::kFlag, "by version", "",
-       "pinned gradients on the host: asynchronous copies, rounded to powers of two"},
-      {"sub_group_size",
-       Kind::kCount,
-       "1e9",
-       "elements",
-       "the optimizer's unit: its temporaries, and what is swapped at a time",
-       {},
-       1},
-      {"ratio", Kind::kNumber, "1", "", "Twin-Flow: the part of the sub-groups updated on the CPU"},
-      {"stage3_prefetch_bucket_size", Kind::kCount, "5e7", "elements",
-       "fetched ahead at each module; 0: nothing"},
-      {"stage3_max_live_parameters", Kind::kCount, "1e9", "elements",
-       "gathered parameters beyond which nothing is prefetched"},
-      {"stage3_max_reuse_distance", Kind::kCount, "1e9", "elements",
-       "parameters used again within so many are kept on the GPU"},
-      {"stage3_param_persistence_threshold", Kind::kCount, "1e5", "elements",
-       "parameters of at most this size stay gathered"},
-      {"reduce_bucket_size", Kind::kCount, "5e8", "elements", "GPU bucket of gradients", {}, 1},
-      {"overlap_comm", Kind::kFlag, "true", "", "streams of their own for gathers and reductions"},
-      {"contiguous_gradients", Kind::kFlag, "true", "", "copy gradients into the bucket"},
       {"buffer_count",
        Kind::kCount,
        "4",
@@ -180,10 +157,46 @@ std::vector<OptionSpec> zero3_options(std::string_view tier) {
        1000},
       {"aio_overlap_events", Kind::kFlag, "true", "",
        "keep the queue full instead of waiting for each batch"},
+  };
+}
+
+}  // namespace
+
+std::vector<OptionSpec> zero3_options(std::string_view tier) {
+  using Kind = OptionSpec::Kind;
+  const std::vector<std::string> tiers{"none", "cpu", "nvme"};
+  std::vector<OptionSpec> options{
+      {"offload_optimizer", Kind::kChoice, tier, "", "where fp32 masters, gradients and states are",
+       tiers},
+      {"offload_param", Kind::kChoice, tier, "", "where 16-bit parameters are", tiers},
+      {"pin_memory", Kind::kFlag, "by version", "",
+       "pinned gradients on the host: asynchronous copies, rounded to powers of two"},
+      {"sub_group_size",
+       Kind::kCount,
+       "1e9",
+       "elements",
+       "the optimizer's unit: its temporaries, and what is swapped at a time",
+       {},
+       1},
+      {"ratio", Kind::kNumber, "1", "", "Twin-Flow: the part of the sub-groups updated on the CPU"},
+      {"stage3_prefetch_bucket_size", Kind::kCount, "5e7", "elements",
+       "fetched ahead at each module; 0: nothing"},
+      {"stage3_max_live_parameters", Kind::kCount, "1e9", "elements",
+       "gathered parameters beyond which nothing is prefetched"},
+      {"stage3_max_reuse_distance", Kind::kCount, "1e9", "elements",
+       "parameters used again within so many are kept on the GPU"},
+      {"stage3_param_persistence_threshold", Kind::kCount, "1e5", "elements",
+       "parameters of at most this size stay gathered"},
+      {"reduce_bucket_size", Kind::kCount, "5e8", "elements", "GPU bucket of gradients", {}, 1},
+      {"overlap_comm", Kind::kFlag, "true", "", "streams of their own for gathers and reductions"},
+      {"contiguous_gradients", Kind::kFlag, "true", "", "copy gradients into the bucket"},
       {"deepspeed_version", Kind::kVersion, "0.19.6", "",
        "pin_memory true and asynchronous fp32 gradients since 0.19.5; locked swap buffers since "
        "0.19.4; Twin-Flow's GPU sub-groups first since 0.18"},
   };
+  const std::vector<OptionSpec> drive = drive_options();
+  options.insert(options.end() - 1, drive.begin(), drive.end());
+  return options;
 }
 
 namespace {

@@ -122,7 +122,8 @@ TEST(Fsdp2Peak, OfAFewTokensIsAGroupsReduction) {
                                                   r(4 * Tiny::layer));
 }
 
-// In bf16 the gradients are sent as they are. The peak is the end of the first layer's backward: its
+// In bf16 the gradients are sent as they are. The peak is the end of the first layer's backward:
+// its
 // parameters and gradients beside what the last reduce-scatter read.
 TEST(Fsdp2Peak, OfBf16IsWithoutAWideCopy) {
   Workload w = few_tokens();

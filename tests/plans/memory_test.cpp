@@ -148,7 +148,8 @@ TEST_P(Zero2Bucket, AndTheCheckForInfinitiesAreThePeakOfASmallBatch) {
   EXPECT_EQ(peak(slow, "gpu"), expected);
 }
 
-// Made when backward starts, up to 0.18.2; since then by the first gradient, when the logits are gone.
+// Made when backward starts, up to 0.18.2; since then by the first gradient, when the logits are
+// gone.
 TEST_P(Zero2Bucket, CoexistsWithTheLogitsBefore0_18_3) {
   const auto [overlap, buckets] = GetParam();
   const model::Pieces p = pieces(many_tokens(), model::Numerics::kPure16);

