@@ -6,7 +6,6 @@
 #include <charconv>
 #include <fstream>
 #include <optional>
-#include <ranges>
 #include <unordered_map>
 
 #include "sim/base/config.h"
@@ -232,7 +231,9 @@ class DagReader {
     const auto found = declared_.find(std::string(name));
     if (found == declared_.end()) {
       std::vector<std::string> names;
-      std::ranges::copy(std::views::keys(declared_), std::back_inserter(names));
+      for (const auto& [name, declared] : declared_) {
+        names.push_back(name);
+      }
       std::ranges::sort(names);
       const std::string near = nearest(name, names);
       fail(name, fmt::format("unknown resource '{}'", name),

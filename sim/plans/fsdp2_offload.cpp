@@ -22,7 +22,6 @@
 // drops them: no record_stream.
 // H2D bytes a parameter: 8 a micro-batch for the layers, 4 for the root; D2H 4 a micro-batch.
 // Left out: more GPUs, reshard_after_forward false, set_requires_gradient_sync.
-#include <ranges>
 #include <utility>
 
 #include "sim/plans/common.h"
@@ -108,7 +107,8 @@ class Fsdp2 {
   Buffer unshard(const std::vector<Tensor>& tensors) {
     const Buffer whole =
         gpu_.allocate(Space::kGpu, Bytes(2 * count(tensors)), "unsharded parameters");
-    for (const Tensor& tensor : tensors | std::views::reverse) {
+    for (auto at = tensors.rbegin(); at != tensors.rend(); ++at) {
+      const Tensor& tensor = *at;
       const std::int64_t n = tensor.numel();
       Buffer transit = gpu_.allocate(Space::kGpu, Bytes(width_ * n), "parameters in transit");
       gpu_.copy_h2d(kCompute, host_, Bytes(width_ * n), "parameters");
@@ -169,7 +169,8 @@ class Fsdp2 {
       stored = gpu_.allocate(Space::kGpu, Bytes(4 * n), "fp32 gradients in transit");
       gpu_.launch(cast_to_fp32(n), reduction_);
     }
-    for (const Tensor& tensor : tensors | std::views::reverse) {
+    for (auto at = tensors.rbegin(); at != tensors.rend(); ++at) {
+      const Tensor& tensor = *at;
       send(tensor.numel());
     }
     gpu_.free(out);
