@@ -231,8 +231,8 @@ class DagReader {
     const auto found = declared_.find(std::string(name));
     if (found == declared_.end()) {
       std::vector<std::string> names;
-      for (const auto& [name, declared] : declared_) {
-        names.push_back(name);
+      for (const auto& [known, declared] : declared_) {
+        names.push_back(known);
       }
       std::ranges::sort(names);
       const std::string near = nearest(name, names);
