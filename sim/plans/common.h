@@ -36,6 +36,13 @@ inline std::int64_t count(const std::vector<model::Tensor>& tensors) {
   return sum;
 }
 
+// A tensor of one stream that another uses is dropped (PyTorch's record_stream): its block is free
+// once the user has come so far, at once when they are one.
+inline void free_beside(runtime::Recorder& gpu, runtime::Buffer buffer, runtime::Lane owner,
+                        runtime::Lane user) {
+  owner == user ? gpu.free(buffer) : gpu.free_after(buffer, user);
+}
+
 // A Work's name must say its size: works are interned by name.
 inline std::string sized(std::string_view what, std::int64_t elements,
                          std::string_view unit = "elements") {

@@ -9,7 +9,8 @@
 namespace offsim::plans {
 
 // As Options::version gives them: 0.19.5 is 19005.
-inline constexpr std::int64_t kStagingSince = 17000;  // #7309, May 2025: 16-bit staging copy
+inline constexpr std::int64_t kGpuUpcastSince = 15004;  // #6670, October 2024: fp32 gradients
+inline constexpr std::int64_t kStagingSince = 17000;    // #7309, May 2025: 16-bit staging copy
 inline constexpr std::int64_t kEarlySubGroupsOnGpuSince = 18000;  // #7559, September 2025
 inline constexpr std::int64_t kSlowerHooksSince =
     18000;  // 0.14.5 and 0.19.6 were measured; between

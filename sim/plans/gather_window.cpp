@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/plans/common.h"
+
 namespace offsim::plans {
 
 using runtime::HostTask;
@@ -12,15 +14,13 @@ using runtime::Recorder;
 using runtime::Space;
 
 GatherWindow::GatherWindow(Recorder& gpu, Lane gather, HostTask hook, Limits limits,
-                           std::vector<Parameter> parameters, bool on_gpu,
-                           ParameterSwapper* swapper)
+                           std::vector<Parameter> parameters, ParameterSwapper* swapper)
     : gpu_(gpu),
       gather_(gather),
       hook_(hook),
       limits_(limits),
       parameters_(std::move(parameters)),
       states_(parameters_.size()),
-      on_gpu_(on_gpu),
       swapper_(swapper) {}
 
 // reset_step: the trace is complete after one forward and backward.
@@ -72,19 +72,30 @@ std::vector<GatherWindow::ParameterId> GatherWindow::missing(
 }
 
 // One coalesced fetch: whoever waits for one of its parameters has waited for all.
-void GatherWindow::fetch(const std::vector<ParameterId>& ids) {
+void GatherWindow::fetch(std::vector<ParameterId> ids) {
+  std::ranges::sort(ids);
+  std::vector<std::size_t> on_drive;
+  for (const ParameterId id : ids) {
+    if (parameter(id).home == Space::kNvme) {
+      on_drive.push_back(index(id));
+    }
+  }
+  if (!on_drive.empty()) {
+    swapper_->bring(on_drive);
+  }
   for (const ParameterId id : ids) {
     State& s = state(id);
-    s.available = true;
+    s.available = s.in_flight = true;
     s.group = fetches_;
     live_ += parameter(id).elements;
-    if (on_gpu_) {
-      continue;
+    elements_in_flight_ += parameter(id).elements;
+    const Space home = parameter(id).home;
+    if (home != Space::kGpu) {
+      const Bytes bytes(2 * parameter(id).elements);
+      s.buffer = gpu_.allocate(Space::kGpu, bytes, "gathered parameters");
+      gpu_.copy_h2d(gather_, home == Space::kNvme ? swapper_->buffers() : home, bytes,
+                    "parameters");
     }
-    const Bytes bytes(2 * parameter(id).elements);
-    const Space from = swapper_ != nullptr ? swapper_->bring(index(id)) : Space::kPinned;
-    s.buffer = gpu_.allocate(Space::kGpu, bytes, "gathered parameters");
-    gpu_.copy_h2d(gather_, from, bytes, "parameters");
   }
   if (!ids.empty()) {
     in_flight_.insert(fetches_++);
@@ -93,11 +104,19 @@ void GatherWindow::fetch(const std::vector<ParameterId>& ids) {
 
 void GatherWindow::wait_for(const std::vector<ParameterId>& module) {
   for (const ParameterId id : module) {
-    if (in_flight_.erase(state(id).group) > 0) {
+    arrived(id);
+    const bool waits = parameter(id).home != Space::kGpu || gather_ == kCompute;
+    if (in_flight_.erase(state(id).group) > 0 && waits) {
       gpu_.sync(gather_);
     }
   }
   gpu_.wait(kCompute, gpu_.record(gather_));
+}
+
+void GatherWindow::arrived(ParameterId id) {
+  if (std::exchange(state(id).in_flight, false)) {
+    elements_in_flight_ -= parameter(id).elements;
+  }
 }
 
 // The module's uses leave the queue, unless a prefetch took them already.
@@ -113,7 +132,7 @@ void GatherWindow::take_from_queue(const std::vector<ParameterId>& module) {
 }
 
 void GatherWindow::prefetch() {
-  if (recording_ || limits_.prefetch_bucket == 0) {
+  if (recording_) {
     return;
   }
   const std::int64_t room = std::min(limits_.max_live - live_, limits_.prefetch_bucket);
@@ -121,7 +140,7 @@ void GatherWindow::prefetch() {
   for (std::int64_t collected = 0; next_ < trace_.size() && collected < room; ++next_) {
     const Use& use = trace_[next_];
     State& s = state(use.parameter);
-    if (swapper_ != nullptr && !s.available && !swapper_->in_memory(index(use.parameter))) {
+    if (on_drive(use.parameter)) {
       break;  // the drive's reads keep the order
     }
     s.counted_on = std::max(s.counted_on, use.visit);
@@ -136,19 +155,16 @@ void GatherWindow::prefetch() {
   }
 }
 
-// __prefetch_nvme_param_partitions: reads for what follows, twice what is in flight to the GPU.
+bool GatherWindow::on_drive(ParameterId id) const {
+  return parameter(id).home == Space::kNvme && !swapper_->in_memory(index(id));
+}
+
+// __prefetch_nvme_param_partitions: what is in memory counts too.
 void GatherWindow::read_ahead() {
-  std::int64_t in_flight = 0;
-  for (std::size_t i = 0; i < states_.size(); ++i) {
-    in_flight += in_flight_.contains(states_[i].group) ? parameters_[i].elements : 0;
-  }
   std::int64_t considered = 0;
-  for (std::size_t i = next_; i < trace_.size() && considered <= 2 * in_flight; ++i) {
+  for (std::size_t i = next_; i < trace_.size() && considered <= 2 * elements_in_flight_; ++i) {
     const ParameterId id = trace_[i].parameter;
-    if (state(id).available || swapper_->in_memory(index(id))) {
-      continue;
-    }
-    if (!swapper_->start_read(index(id))) {
+    if (on_drive(id) && !swapper_->start_read(index(id))) {
       return;  // no buffer is free
     }
     considered += parameter(id).elements;
@@ -176,21 +192,21 @@ void GatherWindow::leave(const std::vector<ParameterId>& module) {
   }
 }
 
-// record_stream: the block is free once compute has passed what uses it.
 void GatherWindow::release(ParameterId id) {
   State& s = state(id);
   if (!s.available) {
     return;
   }
   s.available = false;
+  arrived(id);
   in_flight_.erase(s.group);
   live_ -= parameter(id).elements;
   if (s.buffer) {
-    gpu_.free_after(*s.buffer, kCompute);
+    free_beside(gpu_, *s.buffer, gather_, kCompute);
     s.buffer.reset();
-    if (swapper_ != nullptr) {
-      swapper_->drop(index(id));
-    }
+  }
+  if (parameter(id).home == Space::kNvme) {
+    swapper_->drop(index(id));
   }
 }
 

@@ -10,8 +10,10 @@
 // gathered elements. *Leave* drops a module's parameters unless they are persistent, a prefetch
 // already counted on them, or the trace uses them again within `max_reuse_distance` elements.
 // The trace is that of the first micro-step, which therefore prefetches and keeps nothing.
-// A parameter whose home is the GPU costs nothing to fetch; one on a drive is read first, with
-// the host waiting, from where a copy is pageable (ParameterSwapper).
+// A parameter whose home is the GPU costs nothing to fetch, but where gathers have no stream of
+// their own the host waits for compute all the same; one on a drive is read first, with the
+// host waiting (ParameterSwapper). Behind each prefetch reads are submitted for what follows in the
+// trace, of as many elements as twice those in flight to the GPU.
 #pragma once
 
 #include <cstdint>
@@ -31,15 +33,15 @@ class GatherWindow {
   struct Parameter {
     std::int64_t elements = 0;
     bool persistent = false;  // small: never released between optimizer steps
+    runtime::Space home = runtime::Space::kPinned;
   };
   struct Limits {
     std::int64_t prefetch_bucket = 0, max_live = 0, max_reuse_distance = 0;  // elements
   };
 
-  // `on_gpu`: the parameters' home is the GPU, gathering moves nothing. `swapper`: where those live
-  // that are on a drive, or nothing.
+  // `swapper`: of the parameters whose home is the drive, or nothing.
   GatherWindow(runtime::Recorder& gpu, runtime::Lane gather, runtime::HostTask hook, Limits limits,
-               std::vector<Parameter> parameters, bool on_gpu, ParameterSwapper* swapper);
+               std::vector<Parameter> parameters, ParameterSwapper* swapper);
 
   void begin_micro_step();
   // A module with these parameters, entered through `borders` modules.
@@ -54,6 +56,7 @@ class GatherWindow {
   struct State {
     std::optional<runtime::Buffer> buffer;
     bool available = false;            // gathered, or on its way
+    bool in_flight = false;            // and no module that uses it was entered yet
     std::int64_t group = kNever;       // the fetch that brought it
     std::int64_t counted_on = kNever;  // the last visit for which the prefetcher has passed it
     std::vector<std::int64_t> visits;  // of the trace that use it
@@ -68,10 +71,12 @@ class GatherWindow {
   const Parameter& parameter(ParameterId id) const { return parameters_[index(id)]; }
   void record(const std::vector<ParameterId>& module, std::int32_t borders);
   std::vector<ParameterId> missing(const std::vector<ParameterId>& module);
-  void fetch(const std::vector<ParameterId>& ids);
+  void fetch(std::vector<ParameterId> ids);
   void wait_for(const std::vector<ParameterId>& module);
   void take_from_queue(const std::vector<ParameterId>& module);
+  void arrived(ParameterId id);
   void prefetch();
+  bool on_drive(ParameterId id) const;  // and no read of it was submitted
   void read_ahead();
   bool used_again_soon(ParameterId id) const;
   void release(ParameterId id);
@@ -82,7 +87,6 @@ class GatherWindow {
   Limits limits_;
   std::vector<Parameter> parameters_;
   std::vector<State> states_;
-  bool on_gpu_;
   ParameterSwapper* swapper_;
 
   bool recording_ = true;
@@ -91,6 +95,7 @@ class GatherWindow {
   std::int64_t recorded_ = 0;            // elements of all visits so far
   std::set<std::int64_t> in_flight_;     // fetches that nobody has waited for
   std::int64_t fetches_ = 0;
+  std::int64_t elements_in_flight_ = 0;
   std::size_t next_ = 0;    // the first use of the trace that nobody has fetched for
   std::int64_t visit_ = 0;  // modules entered in this micro-step
   std::int64_t live_ = 0;   // gathered elements, in flight included

@@ -55,10 +55,11 @@ std::vector<std::string> check_memascend(const Job& job) {
       warnings.insert(warnings.end(), more.begin(), more.end());
     }
   };
-  const bool parameters_nvme = options.text("offload_param") == "nvme" &&
-                               model::parameters(job.shape) > options.count("max_in_cpu");
-  useless(!parameters_nvme, "pool", "no parameters are on a drive");
-  useless(parameters_nvme && options.text("pool") == "adaptive", "param_buffer_size",
+  const bool asked_nvme = options.text("offload_param") == "nvme";
+  const bool parameters_nvme =
+      asked_nvme && model::parameters(job.shape) > options.count("max_in_cpu");
+  useless(!asked_nvme, "pool", "no parameters are on a drive");
+  useless(asked_nvme && options.text("pool") == "adaptive", "param_buffer_size",
           "the adaptive pool has the parameters' own sizes");
   useless(!parameters_nvme && !optimizer_nvme, "engine", "nothing is on a drive");
   useless(job.workload.precision != Precision::kFp16Mixed, "overflow_check",

@@ -9,6 +9,7 @@
 namespace offsim::plans {
 
 using runtime::Buffer;
+using runtime::kCompute;
 using runtime::Lane;
 using runtime::Recorder;
 using runtime::Space;
@@ -17,6 +18,19 @@ namespace {
 
 // Beyond what any drive needs to hide its latency.
 constexpr std::int64_t kFullQueue = kGiB;
+
+bool locks_buffers(const Options& options) {
+  return options.version("deepspeed_version") >= kLockedSwapBuffersSince;
+}
+
+// A buffer of requests: locked, or pinned by PyTorch.
+void pin(Recorder& gpu, const Options& options, Bytes bytes, std::string_view tag) {
+  if (locks_buffers(options) || drive_components(options).exact_pinned) {
+    gpu.allocate_exact(Space::kPinned, bytes, tag);
+  } else {
+    gpu.allocate(Space::kPinned, bytes, tag);
+  }
+}
 
 }  // namespace
 
@@ -45,26 +59,34 @@ std::int64_t least_swapped_bytes(const Options& options) {
 }
 
 ParameterSwapper::ParameterSwapper(const Job& job, Recorder& gpu,
-                                   std::vector<std::int64_t> on_drive)
+                                   std::vector<std::int64_t> on_drive, std::int64_t largest)
     : gpu_(gpu),
       in_flight_(aio_in_flight(job.options)),
-      components_(drive_components(job.options)),
+      adaptive_pool_(drive_components(job.options).adaptive_pool),
+      locked_(locks_buffers(job.options)),
       on_drive_(std::move(on_drive)),
-      read_(on_drive_.size()),
-      reads_(gpu.io_queue("parameter reads")),
-      writes_(gpu.io_queue("parameter writes")) {
+      held_(on_drive_.size(), Held::kOnDrive) {
   make_pool(job);
   std::int64_t elements = 0;
   for (const std::int64_t n : on_drive_) {
     elements += n;
   }
-  gpu.allocate_exact(Space::kNvme, Bytes(2 * elements), "parameters");
+  if (largest > 0) {
+    pin(gpu, job.options, Bytes(2 * largest), "parameter write buffer");
+  }
+  if (elements > 0) {
+    gpu.allocate_exact(Space::kNvme, Bytes(2 * elements), "parameters");
+    reads_ = gpu.io_queue("parameter reads");
+    writes_ = gpu.io_queue("parameter writes");
+  }
 }
+
+Space ParameterSwapper::buffers() const { return locked_ ? Space::kPageable : Space::kPinned; }
 
 void ParameterSwapper::make_pool(const Job& job) {
   const std::int64_t count = job.options.count("param_buffer_count");
   std::int64_t elements = 0;
-  if (components_.adaptive_pool) {
+  if (adaptive_pool_) {
     const std::vector<model::Tensor> layer = model::layer_tensors(job.shape);
     const auto matrices = std::ranges::count_if(layer, &model::Tensor::is_matrix);
     const std::int64_t layers = std::max<std::int64_t>(1, (count + matrices - 1) / matrices);
@@ -83,15 +105,11 @@ void ParameterSwapper::make_pool(const Job& job) {
     free_buffers_[0] = count;
     elements = count * job.options.count("param_buffer_size", usual);
   }
-  gpu_.allocate_exact(Space::kPinned, Bytes(2 * elements), "parameter swap buffers");
+  pin(gpu_, job.options, Bytes(2 * elements), "parameter swap buffers");
 }
 
 std::int64_t& ParameterSwapper::free_buffers(std::size_t parameter) {
-  return free_buffers_[components_.adaptive_pool ? on_drive_[parameter] : 0];
-}
-
-bool ParameterSwapper::in_memory(std::size_t parameter) const {
-  return on_drive_[parameter] == 0 || read_[parameter];
+  return free_buffers_[adaptive_pool_ ? on_drive_[parameter] : 0];
 }
 
 bool ParameterSwapper::start_read(std::size_t parameter) {
@@ -99,66 +117,77 @@ bool ParameterSwapper::start_read(std::size_t parameter) {
     return false;
   }
   --free_buffers(parameter);
-  read_[parameter] = true;
+  held_[parameter] = Held::kComing;
   gpu_.read(reads_, Bytes(2 * on_drive_[parameter]), in_flight_, "parameters from the drive");
   return true;
 }
 
-Space ParameterSwapper::bring(std::size_t parameter) {
-  if (on_drive_[parameter] == 0) {
-    return Space::kPinned;
+// _ensure_availability_of_partitioned_params: whoever waits for a read waits for all of them.
+void ParameterSwapper::bring(const std::vector<std::size_t>& parameters) {
+  for (const std::size_t parameter : parameters) {
+    if (!in_memory(parameter) && !start_read(parameter)) {
+      throw InputError({}, "DeepSpeed stops with 'Not enough buffers' for parameters on the drive",
+                       "expected a larger param_buffer_count, or a smaller "
+                       "stage3_max_reuse_distance: what stays on the GPU keeps its buffer");
+    }
   }
-  if (!read_[parameter] && !start_read(parameter)) {
-    throw InputError({}, "DeepSpeed stops with 'Not enough buffers' for parameters on the drive",
-                     "expected a larger param_buffer_count");
+  if (std::ranges::any_of(parameters,
+                          [this](std::size_t p) { return held_[p] == Held::kComing; })) {
+    gpu_.sync(reads_);
+    std::ranges::replace(held_, Held::kComing, Held::kInMemory);
   }
-  gpu_.sync(reads_);
-  return Space::kPageable;
 }
 
 void ParameterSwapper::drop(std::size_t parameter) {
-  if (read_[parameter]) {
-    read_[parameter] = false;
-    ++free_buffers(parameter);
-  }
+  held_[parameter] = Held::kOnDrive;
+  ++free_buffers(parameter);
 }
 
 void ParameterSwapper::write_back(std::int64_t elements) {
-  gpu_.cpu(components_.narrow_states ? "copy_bf16" : "cast_f32_bf16", elements, "cast to 16 bits");
   gpu_.write(writes_, Bytes(2 * elements), in_flight_, "parameters to the drive");
   gpu_.sync(writes_);
 }
 
-OptimizerSwapper::OptimizerSwapper(const Job& job, Recorder& gpu, std::int64_t elements,
-                                   std::int64_t largest)
+OptimizerSwapper::OptimizerSwapper(const Job& job, Recorder& gpu,
+                                   const std::vector<std::int64_t>& sub_groups,
+                                   std::int64_t gradients)
     : gpu_(gpu),
       in_flight_(aio_in_flight(job.options)),
       state_bytes_(drive_components(job.options).state_bytes()),
       least_bytes_(least_swapped_bytes(job.options)),
-      buffer_elements_(largest),
       buffers_(job.options.count("buffer_count")),
-      locked_(job.options.version("deepspeed_version") >= kLockedSwapBuffersSince),
+      locked_(locks_buffers(job.options)),
       pipeline_read_(job.options.flag("pipeline_read")),
       pipeline_write_(job.options.flag("pipeline_write")),
-      reads_(gpu.io_queue(pipeline_read_ || pipeline_write_ ? "optimizer reads" : "optimizer I/O")),
-      writes_(pipeline_read_ || pipeline_write_ ? gpu.io_queue("optimizer writes") : reads_) {
+      reads_(gpu.io_queue(pipelined() ? "optimizer reads" : "optimizer I/O")),
+      writes_(pipelined() ? gpu.io_queue("optimizer writes") : reads_) {
+  std::int64_t elements = 0;
+  for (const std::int64_t n : sub_groups) {
+    sub_groups_.push_back({n, 0, {}});
+    elements += n;
+    buffer_elements_ = std::max(buffer_elements_, n);
+  }
   for (std::int64_t i = 0; i < buffers_; ++i) {
-    const Bytes bytes(state_bytes_ * largest);
-    locked_ || drive_components(job.options).exact_pinned
-        ? gpu.allocate_exact(Space::kPinned, bytes, "optimizer swap buffers")
-        : gpu.allocate(Space::kPinned, bytes, "optimizer swap buffers");
+    pin(gpu, job.options, Bytes(state_bytes_ * buffer_elements_), "optimizer swap buffers");
   }
   gpu.allocate_exact(Space::kNvme, Bytes(3 * state_bytes_ * elements), "optimizer states");
-  gpu.allocate_exact(Space::kNvme, Bytes(state_bytes_ * elements), "fp32 gradients");
+  gpu.allocate_exact(Space::kNvme, Bytes(state_bytes_ * gradients), "fp32 gradients");
 }
 
-bool OptimizerSwapper::swaps(std::int64_t sub_group_elements) const {
-  return state_bytes_ * sub_group_elements >= least_bytes_;
+Space OptimizerSwapper::buffers() const { return locked_ ? Space::kPageable : Space::kPinned; }
+
+std::size_t OptimizerSwapper::after(std::size_t sub_group) const {
+  do {
+    ++sub_group;
+  } while (sub_group < sub_groups_.size() && sub_groups_[sub_group].elements == 0);
+  return sub_group;
 }
 
-void OptimizerSwapper::gradient_out(Lane stream, std::int64_t elements, Buffer gradient) {
+void OptimizerSwapper::gradient_out(Lane stream, std::size_t sub_group, std::int64_t elements,
+                                    Buffer gradient) {
+  SubGroup& group = sub_groups_[sub_group];
   if (state_bytes_ * elements < least_bytes_) {
-    small_.push_back(gradient);
+    group.small.push_back({elements, gradient});
     return;
   }
   if (!gradients_out_) {
@@ -176,55 +205,60 @@ void OptimizerSwapper::gradient_out(Lane stream, std::int64_t elements, Buffer g
     in_buffer_ = 0;
   }
   in_buffer_ += elements;
-  gpu_.copy_d2h(stream, locked_ ? Space::kPageable : Space::kPinned, Bytes(state_bytes_ * elements),
-                "fp32 gradients", {.blocking = true});
+  group.written += elements;
+  gpu_.copy_d2h(stream, buffers(), Bytes(state_bytes_ * elements), "fp32 gradients",
+                {.blocking = true});
   gpu_.free(gradient);
 }
 
-void OptimizerSwapper::read_states(std::int64_t elements) {
-  gpu_.read(reads_, Bytes(3 * state_bytes_ * elements), in_flight_,
+void OptimizerSwapper::read_states(std::size_t sub_group) {
+  SubGroup& group = sub_groups_[sub_group];
+  const auto wait = [this] {
+    if (!pipelined()) {
+      gpu_.sync(reads_);
+    }
+  };
+  gpu_.read(reads_, Bytes(3 * state_bytes_ * group.elements), in_flight_,
             "optimizer states from the drive");
-  if (!pipeline_read_ && !pipeline_write_) {
-    gpu_.sync(reads_);
+  wait();
+  gpu_.read(reads_, Bytes(state_bytes_ * std::exchange(group.written, 0)), in_flight_,
+            "gradients from the drive");
+  wait();
+  for (const Small& small : std::exchange(group.small, {})) {
+    gpu_.copy_d2h(kCompute, buffers(), Bytes(state_bytes_ * small.elements), "fp32 gradients",
+                  {.blocking = true});
+    gpu_.free(small.gradient);
   }
-  gpu_.read(reads_, Bytes(state_bytes_ * elements), in_flight_, "gradients from the drive");
 }
 
-void OptimizerSwapper::swap_in(std::int64_t elements, std::int64_t next) {
+void OptimizerSwapper::swap_in(std::size_t sub_group) {
   if (gradients_out_) {  // the rest of them
     gpu_.write(writes_, Bytes(state_bytes_ * in_buffer_), in_flight_, "gradients to the drive");
     gpu_.sync(writes_);
     gradients_out_ = false;
   }
   if (!prefetched_) {
-    read_states(elements);
+    read_states(sub_group);
   }
   gpu_.sync(reads_);
-  prefetched_ = pipeline_read_ && next > 0;
+  prefetched_ = pipeline_read_ && after(sub_group) < sub_groups_.size();
   if (prefetched_) {
-    read_states(next);
+    read_states(after(sub_group));
   }
 }
 
-void OptimizerSwapper::swap_out(std::int64_t elements, bool last) {
+void OptimizerSwapper::swap_out(std::size_t sub_group) {
   if (last_write_) {
     gpu_.sync(*last_write_);
     last_write_.reset();
   }
-  gpu_.write(writes_, Bytes(3 * state_bytes_ * elements), in_flight_,
+  gpu_.write(writes_, Bytes(3 * state_bytes_ * sub_groups_[sub_group].elements), in_flight_,
              "optimizer states to the drive");
-  if (pipeline_write_ && !last) {
+  if (pipeline_write_ && after(sub_group) < sub_groups_.size()) {
     last_write_ = gpu_.record(writes_);
   } else {
     gpu_.sync(writes_);
   }
-}
-
-void OptimizerSwapper::end_step() {
-  for (const Buffer buffer : small_) {
-    gpu_.free(buffer);
-  }
-  small_.clear();
 }
 
 }  // namespace offsim::plans

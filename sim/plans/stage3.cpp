@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <ranges>
+#include <utility>
 
 #include "sim/plans/common.h"
 #include "sim/plans/deepspeed.h"
@@ -36,6 +37,34 @@ std::vector<std::int32_t> tensors_of(const Module& module, const std::vector<Ten
 
 }  // namespace
 
+// _create_fp16_sub_groups.
+std::vector<SubGroup> make_sub_groups(const Job& job) {
+  const std::int64_t size = job.options.count("sub_group_size");
+  std::vector<SubGroup> groups;
+  SubGroup open;
+  for (const Tensor& tensor : model::all_tensors(job.shape)) {
+    open.elements += tensor.numel();
+    open.tensors += 1;
+    if (open.elements >= size) {
+      groups.push_back(std::exchange(open, {}));
+    }
+  }
+  if (open.tensors > 0) {
+    groups.push_back(open);
+  }
+  return groups;
+}
+
+// subgroup_to_device: both ways of rounding as they are.
+Range kept_on_gpu(const Job& job, std::size_t sub_groups) {
+  const auto count = static_cast<double>(sub_groups);
+  const double ratio = job.options.number("ratio");
+  if (job.options.version("deepspeed_version") >= kEarlySubGroupsOnGpuSince) {
+    return {0, static_cast<std::size_t>((1 - ratio) * count)};
+  }
+  return {static_cast<std::size_t>(ratio * count), sub_groups};
+}
+
 Stage3::Stage3(const Job& job, Recorder& gpu, Tier optimizer)
     : job_(job),
       gpu_(gpu),
@@ -45,11 +74,18 @@ Stage3::Stage3(const Job& job, Recorder& gpu, Tier optimizer)
       pinned_(job.options.flag("pin_memory",
                                job.options.version("deepspeed_version") >= kPinnedByDefaultSince)),
       overlap_(job.options.flag("overlap_comm")),
+      sub_groups_(make_sub_groups(job)),
       gather_(overlap_ ? gpu.stream("gather") : kCompute),
       reduction_(overlap_ ? gpu.stream("reduction") : kCompute) {
   number_parameters();
-  make_sub_groups();
+  for (std::size_t group = 0; group < sub_groups_.size(); ++group) {
+    sub_group_of_.insert(sub_group_of_.end(), static_cast<std::size_t>(sub_groups_[group].tensors),
+                         group);
+  }
+  choose_tiers();
+  choose_homes();
   place();
+  make_swappers();
   make_window();
 }
 
@@ -80,41 +116,43 @@ void Stage3::number_parameters() {
   number(model_.head(), rest);
 }
 
-// _create_fp16_sub_groups, and which of them keep their optimizer on the GPU.
-void Stage3::make_sub_groups() {
-  const std::int64_t size = job_.options.count("sub_group_size");
-  SubGroup open;
-  std::vector<std::int64_t> largest;  // by sub-group: elements of a parameter
-  for (const std::int64_t elements : elements_) {
-    sub_group_of_.push_back(sub_groups_.size());
-    largest.resize(sub_groups_.size() + 1);
-    largest.back() = std::max(largest.back(), elements);
-    open.elements += elements;
-    open.tensors += 1;
-    if (open.elements >= size) {
-      sub_groups_.push_back(open);
-      open = {};
-    }
-  }
-  if (open.tensors > 0) {
-    sub_groups_.push_back(open);
-  }
-  const auto count = static_cast<double>(sub_groups_.size());
-  const double ratio = job_.options.number("ratio");
-  const bool early = job_.options.version("deepspeed_version") >= kEarlySubGroupsOnGpuSince;
-  const auto on_cpu = static_cast<std::size_t>(ratio * count);
-  const auto on_gpu = static_cast<std::size_t>((1 - ratio) * count);
-  std::int64_t in_memory = 0;
+// Which sub-groups keep their optimizer on the GPU, and which are too small for the drive.
+void Stage3::choose_tiers() {
+  const Range on_gpu = kept_on_gpu(job_, sub_groups_.size());
+  const std::int64_t width = drive_components(job_.options).state_bytes();
   for (std::size_t i = 0; i < sub_groups_.size(); ++i) {
     SubGroup& group = sub_groups_[i];
-    const bool stays = early ? i < on_gpu : i >= on_cpu;
-    group.optimizer = stays ? Tier::kGpu : optimizer_;
-    if (parameters_ == Tier::kNvme) {
-      const bool fits = in_memory + group.elements <= job_.options.count("max_in_cpu");
-      in_memory += fits ? group.elements : 0;
-      // One of parameters too small for the drive stays in memory whatever max_in_cpu says.
-      group.parameters_on_drive = !fits && 2 * largest[i] >= least_swapped_bytes(job_.options);
+    group.optimizer = i >= on_gpu.from && i < on_gpu.to ? Tier::kGpu : optimizer_;
+    if (group.optimizer == Tier::kNvme &&
+        width * group.elements < least_swapped_bytes(job_.options)) {
+      group.optimizer = Tier::kCpu;
     }
+  }
+}
+
+bool Stage3::worth_a_request(std::size_t parameter) const {
+  return 2 * elements_[parameter] >= least_swapped_bytes(job_.options);
+}
+
+// _create_fp16_partitions_with_defragmentation: where the first sub-groups end decides, so that
+// none fits behind one that does not.
+void Stage3::choose_homes() {
+  homes_.assign(elements_.size(), parameters_ == Tier::kGpu ? Space::kGpu : Space::kPinned);
+  if (parameters_ != Tier::kNvme) {
+    return;
+  }
+  std::int64_t end = 0;
+  for (SubGroup& group : sub_groups_) {
+    end += group.elements;
+    group.in_piece = end <= job_.options.count("max_in_cpu");
+  }
+  for (std::size_t i = 0; i < elements_.size(); ++i) {
+    SubGroup& group = sub_groups_[sub_group_of_[i]];
+    if (group.in_piece) {
+      continue;
+    }
+    homes_[i] = worth_a_request(i) ? Space::kNvme : (pinned_ ? Space::kPinned : Space::kPageable);
+    group.elements_on_drive += homes_[i] == Space::kNvme ? elements_[i] : 0;
   }
 }
 
@@ -122,8 +160,10 @@ void Stage3::place() {
   const std::int64_t n = model::parameters(job_.shape);
   gpu_.allocate(Space::kGpu, job_.machine.framework.gpu_workspace.value,
                 "workspace of matrix products");
-  gpu_.allocate(Space::kGpu, Bytes(2 * job_.options.count("reduce_bucket_size")),
-                "gradient bucket");
+  if (job_.options.flag("contiguous_gradients")) {
+    gpu_.allocate(Space::kGpu, Bytes(2 * job_.options.count("reduce_bucket_size")),
+                  "gradient bucket");
+  }
   if (parameters_ == Tier::kGpu) {
     gpu_.allocate(Space::kGpu, Bytes(2 * n), "parameters");
   }
@@ -143,36 +183,80 @@ void Stage3::place() {
 
 void Stage3::place_host() {
   const Space host = pinned_ ? Space::kPinned : Space::kPageable;
-  const bool exact = drive_components(job_.options).exact_pinned;
+  const DriveComponents components = drive_components(job_.options);
   const auto allocate = [&](Space space, Bytes bytes, std::string_view tag) {
-    exact ? gpu_.allocate_exact(space, bytes, tag) : gpu_.allocate(space, bytes, tag);
+    components.exact_pinned ? gpu_.allocate_exact(space, bytes, tag)
+                            : gpu_.allocate(space, bytes, tag);
   };
-  std::int64_t in_memory = 0, swapped = 0, largest = 0;
   for (const SubGroup& group : sub_groups_) {
-    in_memory += group.parameters_on_drive ? 0 : group.elements;
-    largest = std::max(largest, group.elements);
-    if (group.optimizer == Tier::kNvme) {
-      swapped += group.elements;
-    } else if (group.optimizer == Tier::kCpu) {
-      allocate(Space::kPageable, Bytes(4 * group.elements), "fp32 master");
-      allocate(host, Bytes(4 * group.elements), "fp32 gradients");
+    if (group.optimizer == Tier::kCpu) {
+      const Bytes bytes(components.state_bytes() * group.elements);
+      allocate(Space::kPageable, bytes, "fp32 master");
+      allocate(host, bytes, "fp32 gradients");
     }
   }
   if (offloaded()) {
     allocate(host, Bytes(2 * model::parameters(job_.shape)), "16-bit gradients");
   }
-  if (parameters_ != Tier::kGpu && in_memory > 0) {
-    allocate(Space::kPinned, Bytes(2 * in_memory), "parameters");
-    if (pinned_ && !exact) {  // each was pinned by itself first: the blocks are cached for ever
-      for (std::size_t i = 0; i < elements_.size(); ++i) {
-        if (!sub_groups_[sub_group_of_[i]].parameters_on_drive) {
-          gpu_.allocate(Space::kPinned, Bytes(2 * elements_[i]), "cached blocks of initialisation");
-        }
+  if (parameters_ != Tier::kGpu) {
+    place_parameters_on_host();
+  }
+}
+
+// Each parameter that is not worth a request was in a block of its own first; moved into the one
+// piece, a pinned block stays cached for ever.
+void Stage3::place_parameters_on_host() {
+  const bool exact = drive_components(job_.options).exact_pinned;
+  const auto pin = [&](Bytes bytes, std::string_view tag) {
+    exact ? gpu_.allocate_exact(Space::kPinned, bytes, tag)
+          : gpu_.allocate(Space::kPinned, bytes, tag);
+  };
+  const bool drive = parameters_ == Tier::kNvme;
+  const std::int64_t all = model::parameters(job_.shape);
+  const std::int64_t piece = drive ? std::min(all, job_.options.count("max_in_cpu")) : all;
+  if (piece > 0) {
+    pin(Bytes(2 * piece), "parameters");
+  }
+  for (std::size_t i = 0; i < elements_.size(); ++i) {
+    const Bytes bytes(2 * elements_[i]);
+    if (drive && worth_a_request(i)) {
+      continue;
+    }
+    if (sub_groups_[sub_group_of_[i]].in_piece) {
+      if (pinned_ && !exact) {
+        pin(bytes, "cached blocks of initialisation");
       }
+    } else if (homes_[i] == Space::kPinned) {
+      pin(bytes, "parameters");
+    } else {
+      gpu_.allocate(Space::kPageable, bytes, "parameters");
     }
   }
-  if (swapped > 0) {
-    swap_optimizer_.emplace(job_, gpu_, swapped, largest);
+}
+
+void Stage3::make_swappers() {
+  std::vector<std::int64_t> swapped;
+  std::int64_t largest = 0, gradients = 0;
+  bool written = false;
+  for (const SubGroup& group : sub_groups_) {
+    swapped.push_back(group.optimizer == Tier::kNvme ? group.elements : 0);
+    largest = std::max(largest, group.elements);
+    written = written || !group.in_piece;
+  }
+  const std::int64_t width = drive_components(job_.options).state_bytes();
+  std::vector<std::int64_t> on_drive;
+  for (std::size_t i = 0; i < elements_.size(); ++i) {
+    on_drive.push_back(homes_[i] == Space::kNvme ? elements_[i] : 0);
+    if (swapped[sub_group_of_[i]] > 0 &&
+        width * elements_[i] >= least_swapped_bytes(job_.options)) {
+      gradients += elements_[i];
+    }
+  }
+  if (std::ranges::max(swapped) > 0) {
+    swap_optimizer_.emplace(job_, gpu_, swapped, gradients);
+  }
+  if (parameters_ == Tier::kNvme) {
+    swap_parameters_.emplace(job_, gpu_, std::move(on_drive), written ? largest : 0);
   }
 }
 
@@ -180,18 +264,10 @@ void Stage3::make_window() {
   const Options& options = job_.options;
   std::vector<GatherWindow::Parameter> gathered;
   std::vector<Stage3Gradients::Parameter> reduced;
-  std::vector<std::int64_t> on_drive;
   const std::int64_t threshold = options.count("stage3_param_persistence_threshold");
   for (std::size_t i = 0; i < elements_.size(); ++i) {
-    const SubGroup& group = sub_groups_[sub_group_of_[i]];
-    gathered.push_back({elements_[i], elements_[i] <= threshold});
-    reduced.push_back({elements_[i], group.optimizer});
-    const bool swapped =
-        group.parameters_on_drive && 2 * elements_[i] >= least_swapped_bytes(options);
-    on_drive.push_back(swapped ? elements_[i] : 0);
-  }
-  if (std::ranges::any_of(on_drive, [](std::int64_t n) { return n > 0; })) {
-    swap_parameters_.emplace(job_, gpu_, std::move(on_drive));
+    gathered.push_back({elements_[i], elements_[i] <= threshold, homes_[i]});
+    reduced.push_back({elements_[i], sub_group_of_[i], sub_groups_[sub_group_of_[i]].optimizer});
   }
   const GatherWindow::Limits limits{options.count("stage3_prefetch_bucket_size"),
                                     options.count("stage3_max_live_parameters"),
@@ -199,7 +275,7 @@ void Stage3::make_window() {
   const bool early = options.version("deepspeed_version") < kSlowerHooksSince;
   window_.emplace(gpu_, gather_,
                   early ? runtime::HostTask::kModuleHookEarly : runtime::HostTask::kModuleHook,
-                  limits, std::move(gathered), parameters_ == Tier::kGpu, parameter_swapper());
+                  limits, std::move(gathered), parameter_swapper());
   gradients_.emplace(job_, gpu_, reduction_, offloaded(), pinned_, std::move(reduced),
                      optimizer_swapper());
 }
@@ -219,15 +295,23 @@ void Stage3::micro_steps() {
   }
 }
 
-// A piece under hooks, module by module.
+// A piece under hooks, module by module. A gradient's hook comes with its module's backward, but
+// the embedding's when what a tied head had added is there too.
 void Stage3::run(GpuModel::Pass pass, std::int64_t piece) {
   const std::vector<Module>& modules = model_.modules(piece);
   const auto& ids = ids_[static_cast<std::size_t>(piece)];
   if (pass == GpuModel::Pass::kBackward) {
     for (std::size_t i = modules.size(); i-- > 0;) {
       backward_module(modules[i], ids[i]);
+      if (piece != 0 && !modules[i].tied) {
+        add_gradients(ids[i]);
+      }
     }
-  } else if (pass != GpuModel::Pass::kGradients) {
+  } else if (pass == GpuModel::Pass::kGradients) {
+    for (std::size_t i = modules.size(); piece == 0 && i-- > 0;) {
+      add_gradients(ids[i]);
+    }
+  } else {
     for (std::size_t i = 0; i < modules.size(); ++i) {
       window_->enter(ids[i], modules[i].borders);
       gpu_.launch(pass == GpuModel::Pass::kForward ? modules[i].forward : modules[i].recompute);
@@ -240,9 +324,9 @@ void Stage3::backward_module(const Module& module, const std::vector<std::int32_
   window_->enter(ids, module.borders);
   gpu_.launch(module.backward);
   window_->leave(ids);
-  if (module.tied) {
-    return;  // the embedding's gradient, which comes whole with the embedding's backward
-  }
+}
+
+void Stage3::add_gradients(const std::vector<std::int32_t>& ids) {
   for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
     const auto parameter = static_cast<std::size_t>(*id);
     gradients_->add(parameter,
@@ -255,19 +339,15 @@ void Stage3::begin_optimizer(bool first) {
   if (!first) {
     return;
   }
+  const std::int64_t width = drive_components(job_.options).state_bytes();
   for (const SubGroup& group : sub_groups_) {
     if (group.optimizer != Tier::kNvme) {
       gpu_.allocate(group.optimizer == Tier::kGpu ? Space::kGpu : Space::kPageable,
-                    Bytes(8 * group.elements), "Adam states");
+                    Bytes(2 * width * group.elements), "Adam states");
     }
   }
 }
 
-void Stage3::end_optimizer() {
-  if (swap_optimizer_) {
-    swap_optimizer_->end_step();
-  }
-  window_->gather_persistent();
-}
+void Stage3::end_optimizer() { window_->gather_persistent(); }
 
 }  // namespace offsim::plans

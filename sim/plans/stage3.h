@@ -3,10 +3,11 @@
 // is the plan's: zero3-offload, superoffload.
 //
 // Bytes a parameter, one GPU (n parameters):
-//   16-bit parameters     2n  GPU in one piece; or CPU, pinned whatever pin_memory says, rounded to
-//   a
-//                             power of two, and the blocks in which they were first pinned stay
-//                             cached
+//   16-bit parameters     2n  GPU in one piece; or CPU in one piece, pinned whatever pin_memory
+//                             says, rounded to a power of two, and the blocks in which they were
+//                             first pinned stay cached; or NVMe: max_in_cpu elements are such a
+//                             piece, for the first sub-groups as long as they fit; of the others
+//                             small tensors have a block each on the CPU
 //   fp32 master           4n  GPU; or CPU, pageable; or NVMe
 //   fp32 gradient         4n  a block a sub-group on the CPU, pinned with pin_memory; on the GPU it
 //                             appears in the step; or NVMe
@@ -35,8 +36,17 @@ struct SubGroup {
   std::int64_t elements = 0;
   std::int64_t tensors = 0;
   Tier optimizer = Tier::kGpu;
-  bool parameters_on_drive = false;
+  bool in_piece = true;                // its 16-bit parameters, wherever that piece is
+  std::int64_t elements_on_drive = 0;  // of its 16-bit parameters
 };
+
+// As DeepSpeed makes them of the parameters in the order of registration, and the range of those
+// whose optimizer Twin-Flow keeps on the GPU.
+std::vector<SubGroup> make_sub_groups(const Job& job);
+struct Range {
+  std::size_t from, to;
+};
+Range kept_on_gpu(const Job& job, std::size_t sub_groups);
 
 class Stage3 {
  public:
@@ -61,12 +71,17 @@ class Stage3 {
 
  private:
   void number_parameters();
-  void make_sub_groups();
+  void choose_tiers();
+  void choose_homes();
+  bool worth_a_request(std::size_t parameter) const;
   void make_window();
   void place();
   void place_host();
+  void place_parameters_on_host();
+  void make_swappers();
   void run(GpuModel::Pass pass, std::int64_t piece);
   void backward_module(const model::Module& module, const std::vector<std::int32_t>& ids);
+  void add_gradients(const std::vector<std::int32_t>& ids);
 
   const Job& job_;
   runtime::Recorder& gpu_;
@@ -77,6 +92,7 @@ class Stage3 {
   std::vector<std::vector<std::vector<std::int32_t>>> ids_;  // by piece, module: its parameters
   std::vector<SubGroup> sub_groups_;
   std::vector<std::size_t> sub_group_of_;
+  std::vector<runtime::Space> homes_;  // of every parameter
   runtime::Lane gather_, reduction_;
   std::optional<ParameterSwapper> swap_parameters_;
   std::optional<OptimizerSwapper> swap_optimizer_;

@@ -29,7 +29,8 @@ Stage3Gradients::Stage3Gradients(const Job& job, Recorder& gpu, Lane reduction, 
       reduction_(reduction),
       offloaded_(offloaded),
       pinned_(pinned),
-      asynchronous_(job.options.version("deepspeed_version") >= kAsyncGradientSince),
+      converts_(job.options.version("deepspeed_version") < kGpuUpcastSince),
+      blocks_(job.options.version("deepspeed_version") < kAsyncGradientSince),
       contiguous_(job.options.flag("contiguous_gradients")),
       bucket_elements_(job.options.count("reduce_bucket_size")),
       parameters_(std::move(parameters)),
@@ -49,7 +50,7 @@ void Stage3Gradients::add(std::size_t parameter, Buffer gradient) {
   in_bucket_ += n;
   if (contiguous_ && in_bucket_ <= bucket_elements_) {
     gpu_.launch(model::elementwise(sized("gradient into bucket", n), n, 4, 1), reduction_);
-    gpu_.free_after(gradient, reduction_);
+    free_beside(gpu_, gradient, kCompute, reduction_);
     bucket_.push_back({parameter, std::nullopt});
   } else {
     bucket_.push_back({parameter, gradient});
@@ -73,9 +74,10 @@ void Stage3Gradients::reduce() {
   for (const Entry& entry : bucket_) {
     partition(entry.parameter);
     if (entry.loose) {
-      gpu_.free_after(*entry.loose, reduction_);
+      free_beside(gpu_, *entry.loose, kCompute, reduction_);
     }
   }
+  send_to_drive();
   if (joined) {
     gpu_.free(*joined);
   }
@@ -126,29 +128,31 @@ void Stage3Gradients::accumulate(std::int64_t n) {
 
 void Stage3Gradients::send_fp32(const Parameter& p) {
   const std::int64_t n = p.elements;
-  if (p.optimizer == Tier::kCpu && !asynchronous_) {
+  if (p.optimizer == Tier::kCpu && converts_) {
     gpu_.convert_d2h(reduction_, {.elements = n, .from_bytes = 2, .to_bytes = 4}, "fp32 gradients");
     return;
   }
-  const bool to_drive = p.optimizer == Tier::kNvme;
   if (p.optimizer == Tier::kGpu) {  // straight into the sub-group's gradient
     gpu_.launch(cast_to_fp32(n), reduction_);
     return;
   }
-  if (to_drive && swapper_->state_bytes() == 2) {
-    const Buffer gradient = gpu_.allocate(Space::kGpu, Bytes(2 * n), "gradient temporaries");
-    gpu_.launch(model::elementwise(sized("copy gradient", n), n, 4, 1), reduction_);
-    swapper_->gradient_out(reduction_, n, gradient);
+  const bool narrow = p.optimizer == Tier::kNvme && swapper_->state_bytes() == 2;
+  const Buffer cast = gpu_.allocate(Space::kGpu, Bytes((narrow ? 2 : 4) * n), "fp32 gradients");
+  gpu_.launch(narrow ? model::elementwise(sized("copy gradient", n), n, 4, 1) : cast_to_fp32(n),
+              reduction_);
+  if (p.optimizer == Tier::kNvme) {
+    to_drive_.push_back({p, cast});
     return;
   }
-  const Buffer wide = gpu_.allocate(Space::kGpu, Bytes(4 * n), "gradient temporaries");
-  gpu_.launch(cast_to_fp32(n), reduction_);
-  if (to_drive) {
-    swapper_->gradient_out(reduction_, n, wide);
-    return;
+  gpu_.copy_d2h(reduction_, fp32_host_, Bytes(4 * n), "fp32 gradients", {.blocking = blocks_});
+  gpu_.free(cast);
+}
+
+void Stage3Gradients::send_to_drive() {
+  for (const Cast& cast : std::exchange(to_drive_, {})) {
+    swapper_->gradient_out(reduction_, cast.parameter.sub_group, cast.parameter.elements,
+                           cast.gradient);
   }
-  gpu_.copy_d2h(reduction_, fp32_host_, Bytes(4 * n), "fp32 gradients");
-  gpu_.free(wide);
 }
 
 void Stage3Gradients::finish() {

@@ -26,12 +26,20 @@ std::vector<std::string> check_stage3(const Job& job) {
     throw InputError(options.place("ratio"), fmt::format("{}.ratio is {}", plan, ratio),
                      "expected 0 to 1");
   }
-  if (options.text("offload_param") != "none") {
-    return {};
+  std::vector<std::string> warnings;
+  if (options.text("offload_param") == "none" && options.flag("overlap_comm")) {
+    warnings = without_effect(job, "parameters are on the GPU",
+                              {"stage3_prefetch_bucket_size", "stage3_max_live_parameters",
+                               "stage3_max_reuse_distance", "stage3_param_persistence_threshold"});
   }
-  return without_effect(job, "parameters are on the GPU",
-                        {"stage3_prefetch_bucket_size", "stage3_max_live_parameters",
-                         "stage3_max_reuse_distance", "stage3_param_persistence_threshold"});
+  const std::size_t groups = make_sub_groups(job).size();
+  const Range on_gpu = kept_on_gpu(job, groups);
+  if (ratio < 1 && on_gpu.from == on_gpu.to) {
+    const std::vector<std::string> more = without_effect(
+        job, fmt::format("of {} sub-groups none stays on the GPU", groups), {"ratio"});
+    warnings.insert(warnings.end(), more.begin(), more.end());
+  }
+  return warnings;
 }
 
 std::vector<std::string> without_effect(const Job& job, std::string_view why,
@@ -61,7 +69,7 @@ void read_gradient_norms(Recorder& gpu, const Stage3& stage) {
   }
 }
 
-void update_on_gpu(Recorder& gpu, const Stage3& stage, const SubGroup& group) {
+void update_on_gpu(Recorder& gpu, Stage3& stage, const SubGroup& group) {
   const std::int64_t n = group.elements;
   std::optional<Buffer> wide;
   if (!stage.offloaded()) {  // _prepare_fp32_grad_for_sub_group: joined, then cast
@@ -80,6 +88,9 @@ void update_on_gpu(Recorder& gpu, const Stage3& stage, const SubGroup& group) {
   } else {
     gpu.convert_d2h(kCompute, {.elements = n, .from_bytes = 4, .to_bytes = 2},
                     "write parameters back");
+    if (group.elements_on_drive > 0) {
+      stage.parameter_swapper()->write_back(group.elements_on_drive);
+    }
   }
   if (wide) {
     gpu.free(*wide);
@@ -87,7 +98,7 @@ void update_on_gpu(Recorder& gpu, const Stage3& stage, const SubGroup& group) {
 }
 
 void write_back_from_cpu(Recorder& gpu, const Stage3& stage, const SubGroup& group, int threads) {
-  SIM_ASSERT(!group.parameters_on_drive, "parameters on the drive are written by their swapper");
+  SIM_ASSERT(group.elements_on_drive == 0, "parameters on the drive are written by their swapper");
   if (stage.parameters() == Tier::kGpu) {
     gpu.convert_h2d(kCompute, {.elements = group.elements, .from_bytes = 4, .to_bytes = 2},
                     "write parameters back");

@@ -1,6 +1,5 @@
 // Parts of stage 3's optimizer step that its plans share: zero3-offload, zero-infinity,
-// superoffload
-// (source: runtime/zero/stage3.py, step and what it calls).
+// superoffload (source: runtime/zero/stage3.py, step and what it calls).
 #pragma once
 
 #include <string>
@@ -12,8 +11,7 @@
 namespace offsim::plans {
 
 // Refuses a precision or ratio that stage 3 does not run with; warns of fetch options where
-// parameters
-// stay on the GPU.
+// parameters stay on the GPU.
 std::vector<std::string> check_stage3(const Job& job);
 // A line for each of the options that was given: it does nothing, and why.
 std::vector<std::string> without_effect(const Job& job, std::string_view why,
@@ -22,14 +20,12 @@ std::vector<std::string> without_effect(const Job& job, std::string_view why,
 // Norms of the gradients, a sub-group after the other; the host reads each.
 void read_gradient_norms(runtime::Recorder& gpu, const Stage3& stage);
 
-// Unscale, Adam and write-back of a sub-group whose states are on the GPU. Write-back to
-// parameters on
-// the CPU: a blocking copy that changes the type, 4 B a parameter into a new pageable temporary.
-void update_on_gpu(runtime::Recorder& gpu, const Stage3& stage, const SubGroup& group);
+// Unscale, Adam and write-back of a sub-group whose states are on the GPU. Write-back to parameters
+// on the CPU: a blocking copy that changes the type, 4 B a parameter into a new pageable temporary.
+void update_on_gpu(runtime::Recorder& gpu, Stage3& stage, const SubGroup& group);
 
 // After Adam on the CPU: a cast into the pinned copy; or, parameters being on the GPU, a blocking
-// copy
-// that changes the type. `threads` as for Recorder::cpu. Requires: not on the drive.
+// copy that changes the type. `threads` as for Recorder::cpu. Requires: not on the drive.
 void write_back_from_cpu(runtime::Recorder& gpu, const Stage3& stage, const SubGroup& group,
                          int threads = 0);
 

@@ -10,18 +10,16 @@
 //   Adam                28 B on the CPU, one call a sub-group; fused on the GPU
 //   write-back          optimizer CPU, parameters CPU: CPU cast into the pinned copy, 6 B
 //                       optimizer CPU, parameters GPU: a blocking copy that changes the type: CPU
-//                       cast
-//                         into a new pageable temporary, pageable H2D of 2 B
+//                         cast into a new pageable temporary, pageable H2D of 2 B
 //                       optimizer GPU, parameters CPU: the same the other way: 4 B a parameter D2H
-//                       into
-//                         a new pageable temporary of the sub-group, then a CPU cast
+//                         into a new pageable temporary of the sub-group, then a CPU cast
 //                       both on the GPU: a GPU cast
-//                       parameters on the drive: CPU cast into a locked buffer, write, wait
+//                       parameters on the drive: the cast into a buffer, write, wait
 //   swap-out
 // and persistent parameters are gathered again. fp16 checks the 16-bit gradients for infinities
 // first, on the CPU where they are there. Link bytes a parameter for k micro-batches: H2D 2 for
 // each fetch (two a micro-batch with checkpointing, less what is kept at the turn), 2k of gradients
-// coming back; D2H 2k + 4 (2 of the last 4 before 0.19.5). Left out: several GPUs, more than one
+// coming back; D2H 2k + 4 (2k + 2 before 0.15.4). Left out: several GPUs, more than one
 // parameter group, loss scaling's skipped steps, stage3_module_granularity_threshold.
 #include "sim/plans/common.h"
 #include "sim/plans/deepspeed.h"
@@ -56,7 +54,15 @@ class Zero3 {
     read_gradient_norms(gpu_, stage_);
     const std::vector<SubGroup>& groups = stage_.sub_groups();
     for (std::size_t i = 0; i < groups.size(); ++i) {
-      update(groups[i], i + 1 < groups.size() ? &groups[i + 1] : nullptr);
+      OptimizerSwapper* const swapper =
+          groups[i].optimizer == Tier::kNvme ? stage_.optimizer_swapper() : nullptr;
+      if (swapper != nullptr) {
+        swapper->swap_in(i);
+      }
+      update(groups[i]);
+      if (swapper != nullptr) {
+        swapper->swap_out(i);
+      }
     }
     stage_.end_optimizer();
     end_step(job_, gpu_);
@@ -79,28 +85,21 @@ class Zero3 {
     }
   }
 
-  void update(const SubGroup& group, const SubGroup* next) {
-    OptimizerSwapper* const swapper = stage_.optimizer_swapper();
-    const bool swapped = group.optimizer == Tier::kNvme && swapper->swaps(group.elements);
-    if (swapped) {
-      swapper->swap_in(group.elements, next != nullptr ? next->elements : 0);
-    }
+  void update(const SubGroup& group) {
     if (group.optimizer == Tier::kGpu) {
       update_on_gpu(gpu_, stage_, group);
-    } else {
-      const bool narrow = components_.narrow_states;
-      gpu_.cpu(narrow ? "mul_bf16" : "mul_f32", group.elements, "unscale and clip");
-      gpu_.cpu(narrow ? "adam_torch_fused_bf16" : "adam_deepspeed_f32", group.elements, "Adam");
-      if (group.parameters_on_drive) {
-        stage_.parameter_swapper()->write_back(group.elements);
-      } else if (narrow) {
-        gpu_.cpu("copy_bf16", group.elements, "write parameters back");
-      } else {
-        write_back_from_cpu(gpu_, stage_, group);
-      }
+      return;
     }
-    if (swapped) {
-      swapper->swap_out(group.elements, next == nullptr);
+    const bool narrow = components_.narrow_states;
+    gpu_.cpu(narrow ? "mul_bf16" : "mul_f32", group.elements, "unscale and clip");
+    gpu_.cpu(narrow ? "adam_torch_fused_bf16" : "adam_deepspeed_f32", group.elements, "Adam");
+    if (group.elements_on_drive > 0) {
+      gpu_.cpu(narrow ? "copy_bf16" : "cast_f32_bf16", group.elements, "cast to 16 bits");
+      stage_.parameter_swapper()->write_back(group.elements_on_drive);
+    } else if (narrow) {
+      gpu_.cpu("copy_bf16", group.elements, "write parameters back");
+    } else {
+      write_back_from_cpu(gpu_, stage_, group);
     }
   }
 
@@ -191,8 +190,8 @@ std::vector<OptionSpec> zero3_options(std::string_view tier) {
       {"overlap_comm", Kind::kFlag, "true", "", "streams of their own for gathers and reductions"},
       {"contiguous_gradients", Kind::kFlag, "true", "", "copy gradients into the bucket"},
       {"deepspeed_version", Kind::kVersion, "0.19.6", "",
-       "pin_memory true and asynchronous fp32 gradients since 0.19.5; locked swap buffers since "
-       "0.19.4; Twin-Flow's GPU sub-groups first since 0.18"},
+       "pin_memory true and asynchronous fp32 gradients since 0.19.5, cast on the GPU since "
+       "0.15.4; locked swap buffers since 0.19.4; Twin-Flow's GPU sub-groups first since 0.18"},
   };
   const std::vector<OptionSpec> drive = drive_options();
   options.insert(options.end() - 1, drive.begin(), drive.end());
@@ -249,17 +248,23 @@ std::vector<std::string> check_zero3_offload(const Job& job) {
   const bool all_in_cpu = model::parameters(job.shape) <= options.count("max_in_cpu");
   const bool parameters_nvme = asked_nvme && !all_in_cpu;
   const bool optimizer_nvme = options.text("offload_optimizer") == "nvme";
-  useless(asked_nvme && all_in_cpu, "all parameters fit max_in_cpu", {"offload_param"});
-  useless(!parameters_nvme, "no parameters are on a drive",
-          {"param_buffer_count", "param_buffer_size"});
-  useless(!asked_nvme, "no parameters are on a drive", {"max_in_cpu"});
+  if (asked_nvme && all_in_cpu && options.given("offload_param")) {
+    warnings.push_back(fmt::format(
+        "{}.offload_param nvme leaves all parameters in CPU memory: they fit max_in_cpu",
+        job.plan->name));
+  }
+  useless(!asked_nvme, "no parameters are on a drive",
+          {"param_buffer_count", "param_buffer_size", "max_in_cpu"});
   useless(!optimizer_nvme, "the optimizer is not on a drive",
           {"buffer_count", "pipeline_read", "pipeline_write"});
   const bool raw = drive_components(options).raw_engine;
   useless((!optimizer_nvme && !parameters_nvme) || raw,
           raw ? "the raw engine keeps its queue full" : "nothing is on a drive",
           {"aio_block_size", "aio_queue_depth", "aio_intra_op_parallelism", "aio_overlap_events"});
-  useless(options.text("offload_optimizer") == "none", "the optimizer is not offloaded", {"ratio"});
+  const bool optimizer_gpu = options.text("offload_optimizer") == "none";
+  useless(optimizer_gpu, "the optimizer is not offloaded", {"ratio"});
+  useless(optimizer_gpu && options.text("offload_param") == "none", "nothing is in host memory",
+          {"pin_memory"});
   return warnings;
 }
 

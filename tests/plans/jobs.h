@@ -33,6 +33,19 @@ inline model::Shape tiny_shape(std::int64_t layers = 2) {
   return s;
 }
 
+// One whose matrices are worth a request of a drive (1 MiB), in 16 bits too; norms are not. A layer
+// has 4 x 2^20 (q, k, v, o) + 3 x 2^22 + 2 x 1,024, embedding and head 2^23 each.
+inline model::Shape shape_of_large_matrices(std::int64_t layers = 2) {
+  model::Shape s = tiny_shape(layers);
+  s.name = "large matrices";
+  s.hidden = 1024;
+  s.heads = s.kv_heads = 16;
+  s.head_dim = 64;
+  s.ffn = 4096;
+  s.vocabulary = 8192;
+  return s;
+}
+
 // A machine and a precision that the plan does not refuse.
 inline machine::Machine usual_machine(std::string_view plan) {
   machine::Machine m = plan == "mlx" ? runtime::unified_machine() : runtime::synthetic_machine();
