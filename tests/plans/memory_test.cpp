@@ -151,7 +151,8 @@ TEST_P(Zero2Bucket, AndTheCheckForInfinitiesAreThePeakOfASmallBatch) {
 // Made when backward starts, up to 0.18.2; since then by the first gradient, when the logits are
 // gone.
 TEST_P(Zero2Bucket, CoexistsWithTheLogitsBefore0_18_3) {
-  const auto [overlap, buckets] = GetParam();
+  const char* const overlap = GetParam().first;
+  const std::int64_t buckets = GetParam().second;
   const model::Pieces p = pieces(many_tokens(), model::Numerics::kPure16);
   const std::int64_t at_loss = 2 * r(p.layer.saved) + r(p.head.saved) + r(p.head.backward_extra);
   const auto peak_of = [&](const char* version) {
