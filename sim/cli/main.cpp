@@ -16,6 +16,7 @@
 #include "sim/cli/catalog.h"
 #include "sim/cli/compare.h"
 #include "sim/cli/dag.h"
+#include "sim/cli/output.h"
 #include "sim/cli/predict.h"
 #include "sim/cli/run.h"
 #include "sim/cli/validate.h"
@@ -303,9 +304,7 @@ int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is one that cannot be written
   try {
     const int code = offsim::cli::run(argc, argv);
-    if (!std::cout.flush()) {
-      throw offsim::InputError({"stdout"}, "cannot be written", "expected room for the answer");
-    }
+    offsim::cli::require_written(std::cout);
     return code;
   } catch (const offsim::InputError& error) {
     std::cerr << (error.place().file.empty() ? "offsim: " : "") << error.what() << "\n";

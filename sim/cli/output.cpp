@@ -95,6 +95,12 @@ bool same_file(const std::string& a, const std::string& b) {
 
 }  // namespace
 
+void require_written(std::ostream& out) {
+  if (!out.flush()) {
+    throw InputError({"stdout"}, "cannot be written", "expected room for the answer");
+  }
+}
+
 Terminal terminal_of_process() {
   Terminal terminal;
   const char* const no_colour = std::getenv("NO_COLOR");
@@ -134,6 +140,7 @@ bool write_all(const std::vector<Destination>& destinations, std::ostream& out) 
   write_files(files);
   if (to_out != nullptr) {
     to_out->write(out);
+    require_written(out);
   }
   return to_out != nullptr;
 }

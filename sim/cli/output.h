@@ -19,6 +19,9 @@ struct Terminal {
 // where NO_COLOR is set.
 Terminal terminal_of_process();
 
+// Throws InputError when what was written to `out`, which is stdout, did not arrive.
+void require_written(std::ostream& out);
+
 // What a command writes beside its text. A path "-" means stdout, which then holds nothing else.
 struct Destination {
   std::string flag;  // "--json"

@@ -154,7 +154,7 @@ void refuse_set_twice(const Scenario& s) {
     const auto refuse = [&, &name = key.text](const GivenWorkload& w, const std::string& who) {
       if (w.*field) {
         throw InputError((w.*field)->place, fmt::format("{} sets {}, as the sweep does", who, name),
-                         "expected one of them to");
+                         "expected only one of them to");
       }
     };
     refuse(s.workload, "the workload");

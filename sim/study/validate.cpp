@@ -113,14 +113,13 @@ LedgerRow read_row(const Catalog& catalog, const Node& node, const Given& machin
   row.plan = s.plans.front().name.text;
   row.calibrates = map.text("calibrates", "");
   row.step.measured = positive(map.time("step"), "step", map.place_of("step"));
+  map.finish({"parts", "gpu_peak", "host_resident"});  // mistakes before work
   if (!known_plan(row.plan)) {
     row.missing = "no such plan yet";
-    map.finish({"parts", "gpu_peak", "host_resident"});
     return row;
   }
   const Case c = std::move(cases(catalog, s).front());
   compare(row, predict(c.job), map);
-  map.finish();
   return row;
 }
 

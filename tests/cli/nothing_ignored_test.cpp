@@ -134,6 +134,13 @@ TEST(Dag, FinishTimesAreWholeOrNotThere) {
   EXPECT_EQ(folder.read("old"), "0 1.000000000000\n");
 }
 
+TEST(Dag, FinishTimesThatDoNotArriveAreOneLine) {
+  const Folder folder;
+  folder.write("g.dag", "@resource a exec 1\n0 exec a 1\n");
+  expect_refused(shell("offsim dag g.dag --finish - > /dev/full", folder.path()),
+                 "stdout: cannot be written; expected room for the answer");
+}
+
 TEST(Dag, AnAnswerNeedsAQuestion) {
   const Folder folder;
   folder.write("empty.dag", "# nothing\n");

@@ -59,6 +59,11 @@ TEST_F(LedgerFile, AUnifiedMachineHasNoMemoryOfTheHost) {
             "machine has one memory");
 }
 
+TEST_F(LedgerFile, SlipsAreToldTheNearestKey) {
+  EXPECT_EQ(refusal(kRow + "1 s, gpu_paek: 1 GiB}"),
+            "v.yaml:3:82: unknown key 'gpu_paek' in row; did you mean 'gpu_peak'?");
+}
+
 TEST_F(LedgerFile, RowsAreAtLeastOne) {
   EXPECT_EQ(refusal(""), "v.yaml:3:7: rows is not a list of rows; expected [{id: ..., ...}]");
 }

@@ -46,13 +46,15 @@ TEST(Scenario, APublishedFigureStandsBesideACase) {
 }
 
 TEST(Scenario, ASweepAndTheWorkDoNotSetTheSame) {
-  EXPECT_EQ(refusal(kNative + "workload: {micro_batch: 4}\nsweep: {micro_batch: [1, 2]}\n"),
-            "s.yaml:4:25: the workload sets micro_batch, as the sweep does; expected one of them "
-            "to");
-  EXPECT_EQ(refusal(kHead + "plans: [{plan: native, workload: {micro_batch: 4}}]\n"
-                            "sweep: {micro_batch: [1, 2]}\n"),
-            "s.yaml:3:48: plan native sets micro_batch, as the sweep does; expected one of them "
-            "to");
+  EXPECT_EQ(
+      refusal(kNative + "workload: {micro_batch: 4}\nsweep: {micro_batch: [1, 2]}\n"),
+      "s.yaml:4:25: the workload sets micro_batch, as the sweep does; expected only one of them "
+      "to");
+  EXPECT_EQ(
+      refusal(kHead + "plans: [{plan: native, workload: {micro_batch: 4}}]\n"
+                      "sweep: {micro_batch: [1, 2]}\n"),
+      "s.yaml:3:48: plan native sets micro_batch, as the sweep does; expected only one of them "
+      "to");
 }
 
 TEST(Scenario, ALimitIsOfASearch) {
