@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kMostWorkers = 10'000;
 constexpr std::int64_t kMostBatch = 1'000'000;
-constexpr std::int64_t kMostSequence = 100'000'000;
+constexpr std::int64_t kMostSequence = 50'000'000;
 constexpr std::int64_t kMostTokens = 1'000'000'000'000;  // a step
 constexpr std::int64_t kMostAccumulation = 4096;
 constexpr double kMostCases = 10'000;
@@ -190,27 +190,28 @@ std::int64_t most_micro_batches(const GivenWorkload& w) {
 // count, is refused. Returns how large the case is, as a part of the largest that is not.
 double check_size(const model::Shape& shape, const plans::Workload& w, const GivenWorkload& given,
                   const Place& model) {
-  constexpr double kMostPasses = 50'000;          // of a layer, in a step
-  constexpr double kMostPositions = 100'000'000;  // of all micro-batches of a step
-  constexpr double kMostBytes = 1e18;             // of one micro-batch's activations
+  // What takes some gigabytes and ten seconds; a search may take twice that.
+  constexpr double kMostPasses = 20'000;         // of a layer, in a step
+  constexpr double kMostPositions = 50'000'000;  // of all micro-batches of a step
+  constexpr double kMostBytes = 1e18;            // of one micro-batch's activations
   const auto d = [](std::int64_t v) { return static_cast<double>(v); };
   const auto place = [&](const std::optional<Given>& g) { return g ? g->place : model; };
+  const bool search = is_largest(given);
   // Bisection takes a step for each halving.
-  const double steps =
-      is_largest(given) ? std::ceil(std::log2(d(most_micro_batches(given) + 1))) : 1;
-  const std::string what = is_largest(given) ? "the search for the largest micro-batch" : "a step";
+  const double steps = search ? std::ceil(std::log2(d(most_micro_batches(given) + 1))) : 1;
+  const auto refuse_above = [&](double count, double most, const char* has, const Place& at) {
+    const double allowed = search ? 2 * most : most;
+    if (count > allowed) {
+      const char* what = search ? "the search for the largest micro-batch" : "a step";
+      throw InputError(at, fmt::format("{} has {} {}", what, with_commas(count), has),
+                       fmt::format("expected at most {}", with_commas(allowed)));
+    }
+  };
   const double passes = steps * d(shape.layers) * d(w.accumulation);
-  if (passes > kMostPasses) {
-    throw InputError(place(given.accumulation),
-                     fmt::format("{} passes layers {} times", what, with_commas(passes)),
-                     fmt::format("expected at most {}", with_commas(kMostPasses)));
-  }
   const double positions = steps * d(w.sequence) * d(w.accumulation);
-  if (positions > kMostPositions) {
-    throw InputError(place(given.sequence ? given.sequence : given.accumulation),
-                     fmt::format("{} has {} positions", what, with_commas(positions)),
-                     fmt::format("expected at most {}", with_commas(kMostPositions)));
-  }
+  refuse_above(passes, kMostPasses, "passes of a layer", place(given.accumulation));
+  refuse_above(positions, kMostPositions, "positions",
+               place(given.sequence ? given.sequence : given.accumulation));
   const double a_token =
       d(shape.layers) * (64 * d(shape.hidden + shape.query_width()) + 32 * d(shape.ffn)) +
       32 * d(shape.vocabulary);

@@ -263,7 +263,7 @@ TEST_F(BadInput, Work) {
       {kAsk + "native --sequence 0", "sequence is '0'"},
       {kAsk + "native --sequence 1025", "expected at most the 1024 positions of gpt2"},
       {kModel + "gpt2 --sequence 1e3", "sequence is '1e3'"},
-      {kModel + "qwen2.5-7b --micro-batch 1000000 --sequence 100000000", "more than 1e12 tokens"},
+      {kModel + "qwen2.5-7b --micro-batch 1000000 --sequence 10000000", "more than 1e12 tokens"},
       {kAsk + "native --accumulation 0", "accumulation is '0'"},
       {kAsk + "native --accumulation 5000", "accumulation is '5000'"},
       {kAsk + "native --checkpointing ful", "did you mean 'full'?"},

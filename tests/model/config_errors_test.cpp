@@ -104,7 +104,7 @@ const Edit kNumbers[] = {
   "hidden_size": 64)",
      R"("num_hidden_layers": 100000,
   "hidden_size": 1000000)",
-     "bad.json:1:1: the model has 2.5e+17 parameters; expected at most 1e+15"},
+     "bad.json:1:1: the model has 2.5e+17 parameters; expected at most 1e+14"},
 };
 INSTANTIATE_TEST_SUITE_P(Numbers, BadEdit, testing::ValuesIn(kNumbers));
 

@@ -97,20 +97,20 @@ TEST(Scenario, CombinationsAreCountedBeforeTheyAreMade) {
 
 TEST(Scenario, WorkIsBounded) {
   const std::string big = "model: llama-3.1-405b\nhardware: h200-pcie5\nplans: native\n";
-  EXPECT_EQ(refusal(big + "workload: {accumulation: 396}\n"), kAccepted);  // 126 layers
-  EXPECT_EQ(refusal(big + "workload: {accumulation: 397}\n"),
-            "s.yaml:4:26: a step passes layers 50,022 times; expected at most 50,000");
+  EXPECT_EQ(refusal(big + "workload: {accumulation: 158}\n"), kAccepted);  // 126 layers
+  EXPECT_EQ(refusal(big + "workload: {accumulation: 159}\n"),
+            "s.yaml:4:26: a step has 20,034 passes of a layer; expected at most 20,000");
   // A limit of 1,023 takes ten halvings.
-  EXPECT_EQ(refusal(big + "workload: {accumulation: 40, micro_batch: largest, "
+  EXPECT_EQ(refusal(big + "workload: {accumulation: 32, micro_batch: largest, "
                           "micro_batch_limit: 1023}\n"),
-            "s.yaml:4:26: the search for the largest micro-batch passes layers 50,400 times; "
-            "expected at most 50,000");
-  EXPECT_EQ(refusal(big + "workload: {sequence: 50000, accumulation: 300}\n"
+            "s.yaml:4:26: the search for the largest micro-batch has 40,320 passes of a "
+            "layer; expected at most 40,000");
+  EXPECT_EQ(refusal(big + "workload: {sequence: 50000, accumulation: 150}\n"
                           "sweep: {precision: [bf16, bf16-mixed]}\n"),
             kAccepted);
-  std::string many = "[100000000";
+  std::string many = "[50000000";
   for (int i = 0; i < 100; ++i) {
-    many += ", 100000000";
+    many += ", 50000000";
   }
   EXPECT_EQ(refusal(big + "sweep: {sequence: " + many + "]}\n"),
             "s.yaml:4:9: the scenario is 101 times as large as the largest step that is simulated; "
