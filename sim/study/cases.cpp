@@ -47,6 +47,15 @@ std::int64_t whole(const Given& g, std::string_view name, std::int64_t least, st
   return to_integer(node, least, most, name);
 }
 
+BytesPerSecond bandwidth(const Given& g, std::string_view name) {
+  try {
+    return parse_bandwidth(g.text, g.place);
+  } catch (const InputError&) {  // its message has no name, which the command line has not either
+    throw InputError(g.place, fmt::format("{} is '{}'", name, g.text),
+                     "expected a bandwidth such as '2 GB/s'");
+  }
+}
+
 template <class Enum>
 Enum choice(const Given& g, std::string_view name, const std::vector<Enum>& values) {
   std::vector<std::string> names;
@@ -98,7 +107,7 @@ plans::Workload effective(const GivenWorkload& w, Origins& origins) {
     out.loader_workers = whole(*w.loader_workers, "loader_workers", 0, kMostWorkers);
   }
   if (w.loader_bandwidth) {
-    out.loader_bandwidth = parse_bandwidth(w.loader_bandwidth->text, w.loader_bandwidth->place);
+    out.loader_bandwidth = bandwidth(*w.loader_bandwidth, "loader_bandwidth");
   }
   if (out.micro_batch > kMostTokens / out.sequence / out.accumulation) {
     throw InputError(w.micro_batch ? w.micro_batch->place : w.sequence->place,

@@ -48,6 +48,11 @@ TEST(CommandLine, AnOptionIsNamedThoughItHasNoFile) {
                  "layers from 1 to 10,000");
 }
 
+TEST(CommandLine, AWorkloadsKeyIsNamed) {
+  expect_refused(offsim(kAsk + " --loader-bandwidth 2"),
+                 "command line: loader_bandwidth is '2'; expected a bandwidth such as '2 GB/s'");
+}
+
 TEST(CommandLine, NobodyPaysOrTrainsSoMuch) {
   expect_refused(offsim(kAsk + " --tokens 1e300"),
                  "command line: --tokens: '1e300' is out of range; expected a count such as 96, "
