@@ -49,4 +49,11 @@ inline std::string sized(std::string_view what, std::int64_t elements,
   return fmt::format("{} ({} {})", what, elements, unit);
 }
 
+// Of `tensors` tensors, a kernel each; pieces of one size may have different numbers of them.
+inline model::Work add_gradients(std::int64_t elements, std::size_t tensors, std::int64_t width) {
+  return model::elementwise(
+      sized("add gradients", elements, fmt::format("elements in {} tensors", tensors)), elements,
+      3.0 * static_cast<double>(width), static_cast<int>(tensors));
+}
+
 }  // namespace offsim::plans

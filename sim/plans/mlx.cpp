@@ -185,9 +185,7 @@ class Mlx {
       until_eval_.push_back(made);
       return;
     }
-    gpu_.launch(model::elementwise(sized("add gradients", fresh), fresh,
-                                   3.0 * static_cast<double>(width_),
-                                   static_cast<int>(model_.tensors(piece).size())));
+    gpu_.launch(add_gradients(fresh, model_.tensors(piece).size(), width_));
     gpu_.free(made);
   }
 

@@ -45,9 +45,7 @@ void record_native(const Job& job, Recorder& gpu, int steps) {
         if (micro == 0) {
           gradients.push_back(made);
         } else {
-          gpu.launch(model::elementwise(sized("add gradients", fresh), fresh,
-                                        3.0 * static_cast<double>(width),
-                                        static_cast<int>(model.tensors(piece).size())));
+          gpu.launch(add_gradients(fresh, model.tensors(piece).size(), width));
           gpu.free(made);
         }
       };

@@ -59,7 +59,8 @@ void read_gradient_norms(Recorder& gpu, const Stage3& stage) {
     if (!stage.offloaded()) {  // else the norms are there
       const std::int64_t n = group.elements / group.tensors;
       model::Work norm = norm_in_double(n);
-      norm.name = sized("norms in double", group.elements);
+      norm.name = sized("norms in double", group.elements,
+                        fmt::format("elements in {} tensors", group.tensors));
       for (model::Kernel& kernel : norm.kernels) {
         kernel.count = static_cast<std::int32_t>(group.tensors);
       }

@@ -33,7 +33,7 @@ inline Lane lane_of(const runtime::Program& program, std::string_view name) {
   return Lane(found - program.lanes.begin());
 }
 
-// What a lane does: names of works without their size, names of copies and CPU kernels.
+// What a lane does: names of works without their size, of copies, CPU kernels, requests.
 inline Names on(const runtime::Program& program, std::string_view lane_name) {
   const Lane lane = lane_of(program, lane_name);
   Names names;
@@ -48,6 +48,9 @@ inline Names on(const runtime::Program& program, std::string_view lane_name) {
     } else if (const auto* cpu = std::get_if<runtime::CpuWork>(&call);
                cpu != nullptr && cpu->thread == lane) {
       names.push_back(cpu->what);
+    } else if (const auto* io = std::get_if<runtime::Io>(&call);
+               io != nullptr && io->queue == lane) {
+      names.push_back(io->what);
     }
   }
   return names;

@@ -1,15 +1,11 @@
 // Does the window of gathered parameters fetch, prefetch, keep and release what DeepSpeed's
 // coordinator does, in its order?
 //
-// A visit to a module is written as one line. Of a parameter of 10 elements: "10" its copy to the
-// GPU, "-10" its release; "s" the host synchronises the gather stream; "|" compute waits for it,
-// and what follows until the releases is prefetched.
+// Visits are written as in visits.h.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sstream>
-
-#include "sim/plans/gather_window.h"
+#include "tests/plans/visits.h"
 
 namespace offsim::plans {
 namespace {
@@ -21,63 +17,7 @@ using runtime::Space;
 using testing::ElementsAre;
 using testing::ElementsAreArray;
 
-using Module = std::vector<GatherWindow::ParameterId>;
-using Lines = std::vector<std::string>;
-
 constexpr std::int64_t kMany = 1'000'000;
-
-// Calls as lines: a hook begins one.
-Lines lines_of(const runtime::Program& program) {
-  Lines lines;
-  std::map<runtime::Buffer, std::int64_t> elements;
-  const auto add = [&lines](std::string_view what) {
-    lines.back() += (lines.back().empty() ? "" : " ") + std::string(what);
-  };
-  for (const runtime::Call& call : program.calls) {
-    if (std::holds_alternative<runtime::HostBusy>(call)) {
-      lines.emplace_back();
-    } else if (const auto* allocate = std::get_if<runtime::Allocate>(&call)) {
-      elements[allocate->buffer] = allocate->bytes / 2;
-    } else if (const auto* copy = std::get_if<runtime::Copy>(&call)) {
-      add(std::to_string(copy->bytes / 2));
-    } else if (const auto* free = std::get_if<runtime::Free>(&call)) {
-      add("-" + std::to_string(elements.at(free->buffer)));
-    } else if (const auto* wait = std::get_if<runtime::Wait>(&call)) {
-      add(wait->lane == runtime::kHost ? "s" : "|");
-    }
-  }
-  return lines;
-}
-
-class Window {
- public:
-  explicit Window(GatherWindow::Limits limits, std::vector<GatherWindow::Parameter> parameters,
-                  bool own_stream = true)
-      : gpu_({.gpu = 1}),
-        window_(gpu_, own_stream ? gpu_.stream("gather") : runtime::kCompute, HostTask::kModuleHook,
-                limits, std::move(parameters), nullptr) {}
-
-  void visit(const Module& module, std::int32_t borders = 1) {
-    window_.enter(module, borders);
-    window_.leave(module);
-  }
-  void micro_step(const std::vector<Module>& modules) {
-    window_.begin_micro_step();
-    for (const Module& module : modules) {
-      visit(module);
-    }
-  }
-  GatherWindow& window() { return window_; }
-  // Lines of the last `visits`; the window is used up.
-  Lines last(std::size_t visits) {
-    const Lines all = lines_of(std::move(gpu_).finish());
-    return {all.end() - static_cast<std::ptrdiff_t>(visits), all.end()};
-  }
-
- private:
-  Recorder gpu_;
-  GatherWindow window_;
-};
 
 // Three modules with a parameter each, of 10, 20 and 40 elements: forward, then backward.
 const std::vector<GatherWindow::Parameter> kThree{{10}, {20}, {40}};

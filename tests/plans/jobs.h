@@ -82,8 +82,10 @@ inline Predicted predicted(const Job& job) {
 }
 
 inline runtime::Program recorded(const Job& job) {
+  const bool fp16 = job.workload.precision == Precision::kFp16Mixed;
   runtime::Recorder recorder(
-      {job.machine.framework.gpu_rounding.value.value, job.machine.framework.pinned_power_of_two});
+      {job.machine.framework.gpu_rounding.value.value, job.machine.framework.pinned_power_of_two},
+      fp16 ? runtime::Half::kFp16 : runtime::Half::kBf16);
   job.plan->record(job, recorder, job.plan->steps);
   return std::move(recorder).finish();
 }

@@ -46,7 +46,7 @@ Job bare(std::string_view plan, Workload w = busy(), const Given& options = {}) 
   if (w.precision == Workload{}.precision) {
     w.precision = usual_precision(plan);
   }
-  return job(plan, w, options, is_stage3(plan) ? shape_of_large_matrices(6) : tiny_shape(6),
+  return job(plan, w, options, is_stage3(plan) ? shape_of_large_matrices() : tiny_shape(6),
              usual_machine(plan));
 }
 
@@ -58,7 +58,7 @@ Job asked(std::string_view plan, const Workload& w = busy(), Given options = {})
 // What is done and what is held.
 std::string program_text(const Job& of) {
   std::ostringstream out;
-  runtime::write_program(predicted(of).run.program, out);
+  runtime::write_program(recorded(of), out);
   return out.str();
 }
 

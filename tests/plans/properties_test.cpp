@@ -76,27 +76,101 @@ Job any_memascend(const model::Shape& shape) {
              shape, any_machine());
 }
 
+std::string any_count(std::int64_t most) {
+  return std::to_string(*rc::gen::inRange<std::int64_t>(1, most));
+}
+const char* any_version() { return *rc::gen::element("0.14.5", "0.16.9", "0.19.3", "0.19.6"); }
+
+// `most`: elements of limits and sub-groups.
+Given any_of_stage3(std::int64_t most) {
+  Given options{{"deepspeed_version", any_version()},
+                {"pin_memory", flag()},
+                {"overlap_comm", flag()},
+                {"contiguous_gradients", flag()},
+                {"reduce_bucket_size", any_count(most)},
+                {"sub_group_size", any_count(most)},
+                {"stage3_param_persistence_threshold", any_count(most / 10)},
+                {"stage3_max_live_parameters", any_count(most)},
+                {"stage3_max_reuse_distance", any_count(most)},
+                {"stage3_prefetch_bucket_size", coin() ? "0" : any_count(most)}};
+  return options;
+}
+
+Job any_zero3(const model::Shape& shape) {
+  Given options = any_of_stage3(200'000);
+  options["offload_optimizer"] = coin() ? "cpu" : "none";
+  options["offload_param"] = coin() ? "cpu" : "none";
+  if (options["offload_optimizer"] == "cpu") {
+    options["ratio"] = *rc::gen::element("0", "0.3", "0.8", "1");
+  }
+  Workload w = any_workload();
+  w.precision = coin() ? Precision::kBf16Mixed : Precision::kFp16Mixed;
+  return job("zero3-offload", w, options, shape, any_machine());
+}
+
+// Some of whose matrices are worth a request, and buffers enough.
+Job any_zero_infinity() {
+  model::Shape shape = shape_of_large_matrices(*rc::gen::inRange(1, 4));
+  shape.ffn = 256 * *rc::gen::inRange(1, 9);
+  shape.kv_heads = *rc::gen::element(1, 4, 16);
+  shape.tied = coin();
+  Given options = any_of_stage3(30'000'000);
+  options["offload_optimizer"] = *rc::gen::element("none", "cpu", "nvme");
+  options["offload_param"] = *rc::gen::element("none", "cpu", "nvme");
+  options["max_in_cpu"] = coin() ? "0" : any_count(30'000'000);
+  options["param_buffer_count"] = "1000";
+  options["buffer_count"] = "12";
+  options["pipeline_read"] = flag();
+  options["pipeline_write"] = flag();
+  return job("zero-infinity", any_workload(), options, shape, any_machine());
+}
+
+Job any_fsdp2(const model::Shape& shape) {
+  Workload w = any_workload();
+  w.precision = coin() ? Precision::kBf16Mixed : Precision::kBf16;
+  return job("fsdp2-offload", w,
+             {{"fused", flag()}, {"pin_memory", flag()}, {"gradient_clipping", flag()}}, shape,
+             any_machine());
+}
+
+// offload_gradients is refused with accumulation.
+Job any_torchao(const model::Shape& shape) {
+  Workload w = any_workload();
+  w.precision = *rc::gen::element(Precision::kBf16Mixed, Precision::kBf16, Precision::kFp32);
+  return job("torchao-offload", w, {{"minimal_size", any_count(20'000)}}, shape, any_machine());
+}
+
+Job any_zero2(const model::Shape& shape) {
+  return coin() ? job("zero2-offload", any_workload(),
+                      {{"deepspeed_version", any_version()},
+                       {"pin_memory", flag()},
+                       {"overlap_comm", flag()},
+                       {"contiguous_gradients", flag()},
+                       {"reduce_bucket_size", any_count(200'000)}},
+                      shape, any_machine())
+                : job("zero2-offload", any_workload(),
+                      {{"variant", "paper"}, {"reduce_bucket_size", any_count(200'000)}}, shape,
+                      any_machine());
+}
+
 Job any_job() {
   const model::Shape shape = any_shape();
-  switch (*rc::gen::inRange(0, 6)) {
+  switch (*rc::gen::inRange(0, 9)) {
     case 0:
       return job("native", any_workload(), {{"gradient_clipping", flag()}}, shape, any_machine());
     case 1:
-      return job("zero2-offload", any_workload(),
-                 {{"deepspeed_version", coin() ? "0.14.5" : "0.19.6"},
-                  {"pin_memory", flag()},
-                  {"overlap_comm", flag()},
-                  {"contiguous_gradients", flag()},
-                  {"reduce_bucket_size", std::to_string(*rc::gen::inRange(1, 200'000))}},
-                 shape, any_machine());
+      return any_zero2(shape);
     case 2:
-      return job("zero2-offload", any_workload(),
-                 {{"variant", "paper"},
-                  {"reduce_bucket_size", std::to_string(*rc::gen::inRange(1, 200'000))}},
-                 shape, any_machine());
+      return any_zero3(shape);
     case 3:
-      return any_ratel(shape);
+      return any_zero_infinity();
     case 4:
+      return any_fsdp2(shape);
+    case 5:
+      return any_torchao(shape);
+    case 6:
+      return any_ratel(shape);
+    case 7:
       return any_memascend(shape);
     default:
       return job("megatrain", any_workload(),

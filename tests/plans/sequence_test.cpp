@@ -43,6 +43,16 @@ TEST(NativeSequence, AddsGradientsFromTheSecondMicroBatchOn) {
   EXPECT_EQ(count_of(names, "Adam"), 1);
 }
 
+// Pieces of as many elements but other tensors: a layer's nine, and norm and head of 577 x 64.
+TEST(NativeSequence, AddsGradientsOfALayerAsLargeAsTheHead) {
+  model::Shape shape = tiny_shape();
+  shape.vocabulary = 577;
+  ASSERT_EQ(model::layer_parameters(shape), model::head_parameters(shape) + 64);
+  Workload w = kShort;
+  w.accumulation = 2;
+  EXPECT_EQ(count_of(on(recorded(job("native", w, {}, shape)), "compute"), "add gradients"), 4);
+}
+
 // --- zero2-offload
 
 const Names kSent{"norm in double", "check for infinities", "cast to fp32", "fp32 gradients"};
