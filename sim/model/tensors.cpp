@@ -78,15 +78,6 @@ std::vector<Tensor> llama_layer(const Shape& s, std::int64_t layer) {
 
 bool is_gpt2(const Shape& shape) { return shape.architecture == Architecture::kGpt2; }
 
-std::vector<Tensor> embedding_tensors(const Shape& shape) {
-  Inventory in(is_gpt2(shape) ? "transformer." : "model.", Group::kEmbedding);
-  in.matrix(is_gpt2(shape) ? "wte" : "embed_tokens", shape.vocabulary, shape.hidden);
-  if (shape.positions > 0) {
-    in.matrix("wpe", shape.positions, shape.hidden);
-  }
-  return std::move(in).take();
-}
-
 std::vector<Tensor> final_norm_tensors(const Shape& shape) {
   Inventory in(is_gpt2(shape) ? "transformer." : "model.", Group::kFinal);
   in.norm(is_gpt2(shape) ? "ln_f" : "norm", shape.norm, shape.hidden);
@@ -105,6 +96,8 @@ void append(std::vector<Tensor>& all, std::vector<Tensor> more) {
   std::ranges::move(more, std::back_inserter(all));
 }
 
+}  // namespace
+
 std::int64_t count(const std::vector<Tensor>& tensors) {
   std::int64_t sum = 0;
   for (const Tensor& tensor : tensors) {
@@ -113,17 +106,29 @@ std::int64_t count(const std::vector<Tensor>& tensors) {
   return sum;
 }
 
-}  // namespace
-
 std::vector<Tensor> layer_tensors(const Shape& shape, std::int64_t layer) {
   SIM_ASSERT(layer >= 0 && layer < shape.layers, "only layers of the model have tensors");
   return is_gpt2(shape) ? gpt2_layer(shape, layer) : llama_layer(shape, layer);
 }
 
+std::vector<Tensor> embedding_tensors(const Shape& shape) {
+  Inventory in(is_gpt2(shape) ? "transformer." : "model.", Group::kEmbedding);
+  in.matrix(is_gpt2(shape) ? "wte" : "embed_tokens", shape.vocabulary, shape.hidden);
+  if (shape.positions > 0) {
+    in.matrix("wpe", shape.positions, shape.hidden);
+  }
+  return std::move(in).take();
+}
+
+std::vector<Tensor> tail_tensors(const Shape& shape) {
+  std::vector<Tensor> tail = final_norm_tensors(shape);
+  append(tail, head_tensors(shape));
+  return tail;
+}
+
 std::vector<Tensor> outer_tensors(const Shape& shape) {
   std::vector<Tensor> all = embedding_tensors(shape);
-  append(all, final_norm_tensors(shape));
-  append(all, head_tensors(shape));
+  append(all, tail_tensors(shape));
   return all;
 }
 
@@ -132,8 +137,7 @@ std::vector<Tensor> all_tensors(const Shape& shape) {
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
     append(all, layer_tensors(shape, layer));
   }
-  append(all, final_norm_tensors(shape));
-  append(all, head_tensors(shape));
+  append(all, tail_tensors(shape));
   return all;
 }
 

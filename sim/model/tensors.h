@@ -33,10 +33,15 @@ struct Tensor {
   std::int64_t numel() const { return rows * cols; }
 };
 
+std::int64_t count(const std::vector<Tensor>& tensors);  // elements
+
 // The tensors of one layer. All layers are alike but for the index in their names.
 // Requires: 0 <= layer < shape.layers.
 std::vector<Tensor> layer_tensors(const Shape& shape, std::int64_t layer = 0);
-// What is outside the layers: embedding, final norm, head.
+// Before the layers, and behind them: final norm and, unless it is tied, the head.
+std::vector<Tensor> embedding_tensors(const Shape& shape);
+std::vector<Tensor> tail_tensors(const Shape& shape);
+// Both: what is outside the layers.
 std::vector<Tensor> outer_tensors(const Shape& shape);
 // The whole inventory in order: about a thousand entries for 80 layers, so loops prefer the two
 // above.

@@ -21,6 +21,7 @@
 // pages that stay where GPU memory has room, clipping.
 #include <algorithm>
 
+#include "sim/plans/checks.h"
 #include "sim/plans/common.h"
 #include "sim/plans/gpu_model.h"
 #include "sim/plans/plans.h"
@@ -61,7 +62,7 @@ class CoherentOffload {
     gpu_.allocate(Space::kPageable, Bytes(8 * parameters_), "Adam states");
   }
 
-  void step() {
+  void step(bool) {
     for (std::int64_t micro = 0; micro < job_.workload.accumulation; ++micro) {
       const GpuModel::Run run = [&](GpuModel::Pass pass, std::int64_t piece) {
         model_.launch(pass, piece);
@@ -92,16 +93,16 @@ class CoherentOffload {
  private:
   void take(std::int64_t piece, std::int64_t micro) {
     const std::int64_t n = count(model_.tensors(piece));
-    const auto launches = static_cast<int>(model_.tensors(piece).size());
     const Buffer made = gpu_.allocate(Space::kGpu, Bytes(2 * n), "gradients");
     if (!keeps_gradients_) {
-      reach(model::elementwise(sized("store fp32 gradients", n), n, 2, launches),
+      reach(model::elementwise(sized("store fp32 gradients", n), n, 2,
+                               static_cast<int>(model_.tensors(piece).size())),
             micro > 0 ? 4 * n : 0, 4 * n, "gradients");
       gpu_.free(made);
     } else if (micro == 0) {
       gradients_.push_back(made);
     } else {
-      gpu_.launch(model::elementwise(sized("add gradients", n), n, 6, launches));
+      gpu_.launch(add_gradients(n, model_.tensors(piece).size(), 2));
       gpu_.free(made);
     }
   }
@@ -172,19 +173,13 @@ std::vector<std::string> check_coherent_offload(const Job& job) {
                                  job.machine.link->name),
                      expected);
   }
-  if (job.workload.precision == Precision::kBf16 || job.workload.precision == Precision::kFp32) {
-    throw InputError(
-        {}, fmt::format("coherent-offload does not run in {}", to_string(job.workload.precision)),
-        "expected bf16-mixed or fp16-mixed: 16-bit parameters over fp32 states");
-  }
+  require_precision(job, {Precision::kBf16Mixed, Precision::kFp16Mixed},
+                    "bf16-mixed or fp16-mixed: 16-bit parameters over fp32 states");
   return {};
 }
 
 void record_coherent_offload(const Job& job, Recorder& gpu, int steps) {
-  CoherentOffload offload(job, gpu);
-  for (int step = 0; step < steps; ++step) {
-    offload.step();
-  }
+  record_steps(CoherentOffload(job, gpu), steps);
 }
 
 }  // namespace offsim::plans

@@ -28,12 +28,12 @@ inline void end_step(const Job& job, runtime::Recorder& gpu) {
   gpu.end_step();
 }
 
-inline std::int64_t count(const std::vector<model::Tensor>& tensors) {
-  std::int64_t sum = 0;
-  for (const model::Tensor& tensor : tensors) {
-    sum += tensor.numel();
+// A system's steps; `step` is told which is the first.
+template <class System>
+void record_steps(System&& system, int steps) {
+  for (int step = 0; step < steps; ++step) {
+    system.step(step == 0);
   }
-  return sum;
 }
 
 // A tensor of one stream that another uses is dropped (PyTorch's record_stream): its block is free

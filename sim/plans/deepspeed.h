@@ -12,8 +12,8 @@ namespace offsim::plans {
 inline constexpr std::int64_t kGpuUpcastSince = 15004;  // #6670, October 2024: fp32 gradients
 inline constexpr std::int64_t kStagingSince = 17000;    // #7309, May 2025: 16-bit staging copy
 inline constexpr std::int64_t kEarlySubGroupsOnGpuSince = 18000;  // #7559, September 2025
-inline constexpr std::int64_t kSlowerHooksSince =
-    18000;  // 0.14.5 and 0.19.6 were measured; between
+// Measured are 0.14.5 and 0.19.6: when hooks became slower is not known.
+inline constexpr std::int64_t kSlowerHooksSince = 18000;
 inline constexpr std::int64_t kMasterPinnedByFlagSince = 18003;  // before, whatever pin_memory said
 inline constexpr std::int64_t kLazyBucketsSince = 18003;         // made by the first gradient hook
 inline constexpr std::int64_t kClippingByDefaultSince = 19003;   // #8068, June 2026: to a norm of 1

@@ -24,6 +24,7 @@
 // Left out: more GPUs, reshard_after_forward false, set_requires_gradient_sync.
 #include <utility>
 
+#include "sim/plans/checks.h"
 #include "sim/plans/common.h"
 #include "sim/plans/deepspeed.h"
 #include "sim/plans/gpu_model.h"
@@ -148,8 +149,8 @@ class Fsdp2 {
   }
 
   // post_backward: foreach_reduce and the copies to the host. What the reduction reads was copied
-  // in by
-  // the compute stream and is held until the next group's; the rest is memory of its own stream.
+  // in by the compute stream and is held until the next group's; the rest is memory of its own
+  // stream.
   void reduce(const std::vector<Tensor>& tensors, Buffer parameters,
               const std::vector<Buffer>& gradients) {
     const std::int64_t n = count(tensors);
@@ -266,18 +267,13 @@ std::vector<OptionSpec> fsdp2_options() {
 }
 
 std::vector<std::string> check_fsdp2_offload(const Job& job) {
-  if (job.workload.precision == Precision::kFp32) {
-    throw InputError({}, "fsdp2-offload does not run in fp32",
-                     "expected bf16-mixed (MixedPrecisionPolicy over fp32) or bf16");
-  }
+  require_precision(job, {Precision::kBf16Mixed, Precision::kBf16, Precision::kFp16Mixed},
+                    "bf16-mixed (MixedPrecisionPolicy over fp32) or bf16");
   return {};
 }
 
 void record_fsdp2_offload(const Job& job, Recorder& gpu, int steps) {
-  Fsdp2 fsdp(job, gpu);
-  for (int step = 0; step < steps; ++step) {
-    fsdp.step(step == 0);
-  }
+  record_steps(Fsdp2(job, gpu), steps);
 }
 
 }  // namespace offsim::plans

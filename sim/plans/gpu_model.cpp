@@ -25,11 +25,11 @@ GpuModel::GpuModel(const Job& job, runtime::Recorder& gpu, model::Numerics numer
                                        job.shape.vocabulary * job.shape.hidden
                                  : 0),
       layers_(static_cast<std::size_t>(job.shape.layers)),
-      layer_tensors_(model::layer_tensors(job.shape)) {
-  std::reverse(layer_tensors_.begin(), layer_tensors_.end());
-  for (const Tensor& tensor : model::outer_tensors(job.shape)) {
-    auto& list = tensor.group == model::Group::kEmbedding ? embedding_tensors_ : head_tensors_;
-    list.insert(list.begin(), tensor);
+      layer_tensors_(model::layer_tensors(job.shape)),
+      head_tensors_(model::tail_tensors(job.shape)),
+      embedding_tensors_(model::embedding_tensors(job.shape)) {
+  for (std::vector<Tensor>* tensors : {&layer_tensors_, &head_tensors_, &embedding_tensors_}) {
+    std::reverse(tensors->begin(), tensors->end());
   }
   const auto works = [&gpu](const model::Piece& piece, const model::Work& recompute) {
     return Works{gpu.work(piece.forward), gpu.work(recompute), gpu.work(piece.backward)};

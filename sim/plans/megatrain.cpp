@@ -18,6 +18,7 @@
 #include <algorithm>
 #include <array>
 
+#include "sim/plans/checks.h"
 #include "sim/plans/common.h"
 #include "sim/plans/plans.h"
 
@@ -50,14 +51,13 @@ class Megatrain {
         paper_(job.options.text("variant") == "paper"),
         deepspeed_(job.options.text("optimizer") == "deepspeed_adam"),
         layer_tensors_(model::layer_tensors(shape_)),
+        embedding_(model::embedding_tensors(shape_)),
+        head_(model::tail_tensors(shape_)),
         layer_elements_(model::layer_parameters(shape_)),
         weights_(gpu.stream("weights")),
         grads_(gpu.stream("gradients")),
         worker_(gpu.worker("gradient worker")),
         stager_(paper_ ? gpu.worker("weight stager") : worker_) {
-    for (const Tensor& tensor : model::outer_tensors(shape_)) {
-      (tensor.group == model::Group::kEmbedding ? embedding_ : head_).push_back(tensor);
-    }
     place();
     const Event start = gpu_.record(kCompute);
     buffer_free_ = h2d_done_ = {start, start};
@@ -206,7 +206,9 @@ class Megatrain {
     // used, stay local variables.
     const Buffer norm = hold(3 * pieces_.hidden, "head");
     locals_ = {hold(2 * pieces_.hidden, "local variables of the head")};
-    gpu_.launch(head_norm());
+    const model::Module& final_norm = pieces_.head.modules.front();
+    gpu_.launch(final_norm.forward);  // without autograd; nobody uses it
+    gpu_.launch(final_norm.forward);
     const Buffer graph = hold(Bytes(2 * tokens * shape_.vocabulary), "logits and loss");
     for (const HeadChunk& chunk : chunks) {
       gpu_.free(hold(Bytes(2 * chunk_tokens * shape_.vocabulary), "logits and loss"));
@@ -226,7 +228,7 @@ class Megatrain {
     for (auto chunk = chunks.rbegin(); chunk != chunks.rend(); ++chunk) {
       gpu_.launch(chunk->backward);
     }
-    gpu_.launch(head_norm_backward());
+    gpu_.launch(final_norm.backward);
     gpu_.free(graph);
     gpu_.free(norm);
     // The final hidden state's .grad stays with it until all checkpoints go.
@@ -239,14 +241,6 @@ class Megatrain {
   struct HeadChunk {
     model::Work forward, backward;
   };
-
-  std::int64_t all_hidden() const { return job_.workload.batch().tokens() * shape_.hidden; }
-  model::Work head_norm() const {
-    return {"final norm", {{.bytes = 36 * all_hidden(), .count = 2}, {.count = 14}}};
-  }
-  model::Work head_norm_backward() const {
-    return {"final norm backward", {{.bytes = 84 * all_hidden()}, {.count = 12}}};
-  }
 
   // Torch's cross entropy on 16-bit logits: log-softmax in place of the logits, picked and summed.
   HeadChunk head_chunk(std::int64_t tokens) const {
@@ -264,7 +258,7 @@ class Megatrain {
                                .k = tokens};
     const std::int64_t logits = tokens * shape_.vocabulary;
     const std::int64_t head = shape_.vocabulary * shape_.hidden;
-    const std::int64_t all = all_hidden();
+    const std::int64_t all = job_.workload.batch().tokens() * shape_.hidden;
     const std::int64_t part = tokens * shape_.hidden;
     HeadChunk chunk;
     chunk.forward = {
@@ -422,10 +416,8 @@ class Megatrain {
 
 std::vector<std::string> check_megatrain(const Job& job) {
   std::vector<std::string> warnings;
-  if (job.workload.precision == Precision::kFp32) {
-    throw InputError({}, "megatrain does not run in fp32",
-                     "expected bf16-mixed or bf16: it keeps 16-bit weights");
-  }
+  require_precision(job, {Precision::kBf16Mixed, Precision::kBf16, Precision::kFp16Mixed},
+                    "bf16-mixed or bf16: it keeps 16-bit weights");
   if (job.workload.precision == Precision::kBf16) {
     warnings.emplace_back(
         "precision bf16 is as bf16-mixed: megatrain's weights and gradients are 16-bit in both, "
@@ -440,10 +432,7 @@ std::vector<std::string> check_megatrain(const Job& job) {
 }
 
 void record_megatrain(const Job& job, Recorder& gpu, int steps) {
-  Megatrain mega(job, gpu);
-  for (int step = 0; step < steps; ++step) {
-    mega.step(step == 0);
-  }
+  record_steps(Megatrain(job, gpu), steps);
 }
 
 }  // namespace offsim::plans

@@ -14,6 +14,7 @@
 // that exactly allocated memory is pinned for CUDA too; the master is narrow with the states.
 // Left out: what a file system costs beyond its shallow queue, for which there is no figure; the
 // chain's temporaries, 3 B a parameter of host memory while it runs.
+#include "sim/plans/checks.h"
 #include "sim/plans/nvme.h"
 #include "sim/plans/plan.h"
 #include "sim/plans/plans.h"
@@ -51,8 +52,7 @@ std::vector<std::string> check_memascend(const Job& job) {
   }
   const auto useless = [&](bool is, std::string_view name, std::string_view why) {
     if (is) {
-      const std::vector<std::string> more = without_effect(job, why, {name});
-      warnings.insert(warnings.end(), more.begin(), more.end());
+      warn_without_effect(warnings, job, why, {name});
     }
   };
   const bool asked_nvme = options.text("offload_param") == "nvme";

@@ -26,6 +26,7 @@
 // whole pages, updates that the graph may run before the backward is done.
 #include <algorithm>
 
+#include "sim/plans/checks.h"
 #include "sim/plans/common.h"
 #include "sim/plans/gpu_model.h"
 #include "sim/plans/plans.h"
@@ -234,11 +235,9 @@ std::vector<std::string> check_mlx(const Job& job) {
                                  job.machine.name),
                      "expected a machine whose CPU and GPU share one, such as mac-studio-m3-ultra");
   }
-  if (job.workload.precision != Precision::kBf16 && job.workload.precision != Precision::kFp32) {
-    throw InputError({}, fmt::format("mlx does not run in {}", to_string(job.workload.precision)),
-                     "expected bf16 or fp32: MLX has no autocast, and Adam's states have the type "
-                     "of the parameters");
-  }
+  require_precision(job, {Precision::kBf16, Precision::kFp32},
+                    "bf16 or fp32: MLX has no autocast, and Adam's states have the type of the "
+                    "parameters");
   const std::int64_t wired = job.options.count("wired_limit");
   const Bytes working_set = job.machine.accelerator.memory.value;
   if (wired > working_set.value) {
@@ -247,22 +246,13 @@ std::vector<std::string> check_mlx(const Job& job) {
                                  working_set.value));
   }
   std::vector<std::string> warnings;
-  for (const char* const limit : {"memory_limit", "wired_limit"}) {
-    if (job.options.given(limit)) {
-      warnings.push_back(
-          fmt::format("mlx.{} has no effect on the step: no other program's memory "
-                      "is modelled, and what the host waits for is freed in order",
-                      limit));
-    }
-  }
+  warn_without_effect(warnings, job,
+                      "no other program's memory is modelled, and what the host waits for is freed "
+                      "in order",
+                      {"memory_limit", "wired_limit"});
   return warnings;
 }
 
-void record_mlx(const Job& job, Recorder& gpu, int steps) {
-  Mlx mlx(job, gpu);
-  for (int step = 0; step < steps; ++step) {
-    mlx.step(step == 0);
-  }
-}
+void record_mlx(const Job& job, Recorder& gpu, int steps) { record_steps(Mlx(job, gpu), steps); }
 
 }  // namespace offsim::plans

@@ -27,6 +27,7 @@
 #include <array>
 #include <deque>
 
+#include "sim/plans/checks.h"
 #include "sim/plans/common.h"
 #include "sim/plans/deepspeed.h"
 #include "sim/plans/gpu_model.h"
@@ -84,7 +85,7 @@ class Ratel {
     adam_done_.assign(groups_.size(), start);
   }
 
-  void step() {
+  void step(bool) {
     enter(job_, gpu_, Phase::kForward);
     fetched_.clear();
     embedding_ready_ = bring(embedding_);
@@ -132,23 +133,18 @@ class Ratel {
         open = {};
       }
     };
-    const std::vector<Tensor> outer = model::outer_tensors(shape_);
-    for (const Tensor& tensor : outer) {
-      if (tensor.group == model::Group::kEmbedding) {
-        add(0, tensor);
-        embedding_ += tensor.numel();
-      }
+    for (const Tensor& tensor : model::embedding_tensors(shape_)) {
+      add(0, tensor);
+      embedding_ += tensor.numel();
     }
     for (std::int64_t layer = 1; layer <= layers_; ++layer) {
       for (const Tensor& tensor : model::layer_tensors(shape_)) {
         add(static_cast<std::size_t>(layer), tensor);
       }
     }
-    for (const Tensor& tensor : outer) {
-      if (tensor.group != model::Group::kEmbedding) {
-        add(static_cast<std::size_t>(layers_) + 1, tensor);
-        head_ += tensor.numel();
-      }
+    for (const Tensor& tensor : model::tail_tensors(shape_)) {
+      add(static_cast<std::size_t>(layers_) + 1, tensor);
+      head_ += tensor.numel();
     }
     if (open.elements > 0) {
       groups_.push_back(open);
@@ -391,30 +387,21 @@ std::vector<OptionSpec> ratel_options() {
 
 std::vector<std::string> check_ratel(const Job& job) {
   const Options& options = job.options;
-  if (job.workload.precision == Precision::kBf16 || job.workload.precision == Precision::kFp32) {
-    throw InputError({}, fmt::format("ratel does not run in {}", to_string(job.workload.precision)),
-                     "expected bf16-mixed or fp16-mixed: fp32 masters, 16-bit parameters");
-  }
-  if (job.machine.drives.empty()) {
-    throw InputError({}, fmt::format("{} has no drive", job.machine.name),
-                     "expected a machine with one: ratel's states are on it");
-  }
-  if (!(options.number("swap_ratio") >= 0)) {
-    throw InputError(options.place("swap_ratio"), "ratel.swap_ratio is negative",
-                     "expected 0 or more");
-  }
+  require_precision(job, {Precision::kBf16Mixed, Precision::kFp16Mixed},
+                    "bf16-mixed or fp16-mixed: fp32 masters, 16-bit parameters");
+  require_drive(job);
   std::vector<std::string> warnings;
-  if (options.given("swap_ratio") && options.text("planner") == "convex") {
-    warnings.emplace_back("ratel.swap_ratio has no effect: the convex planner does not ask it");
+  if (options.text("planner") == "convex") {
+    warn_without_effect(warnings, job, "the convex planner does not ask it", {"swap_ratio"});
   }
   const bool one_group =
       model::parameters(job.shape) - model::all_tensors(job.shape).back().numel() <
       options.count("sub_group_size");
-  if (one_group && options.given("is_nvme_rearrange")) {
-    warnings.emplace_back("ratel.is_nvme_rearrange has no effect: there is one sub-group");
+  if (one_group) {
+    warn_without_effect(warnings, job, "there is one sub-group", {"is_nvme_rearrange"});
   }
-  if (one_group && job.workload.accumulation > 1 && options.given("is_grad_async")) {
-    warnings.emplace_back("ratel.is_grad_async has no effect: there is one sub-group");
+  if (one_group && job.workload.accumulation > 1) {
+    warn_without_effect(warnings, job, "there is one sub-group", {"is_grad_async"});
   }
   if (job.workload.checkpointing == Checkpointing::kFull) {
     warnings.emplace_back("checkpointing has no effect: ratel's planner says what is recomputed");
@@ -423,10 +410,7 @@ std::vector<std::string> check_ratel(const Job& job) {
 }
 
 void record_ratel(const Job& job, Recorder& gpu, int steps) {
-  Ratel ratel(job, gpu);
-  for (int step = 0; step < steps; ++step) {
-    ratel.step();
-  }
+  record_steps(Ratel(job, gpu), steps);
 }
 
 }  // namespace offsim::plans

@@ -1,7 +1,6 @@
 #include "sim/plans/stage3.h"
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 #include "sim/plans/common.h"
@@ -90,12 +89,7 @@ Stage3::Stage3(const Job& job, Recorder& gpu, Tier optimizer)
 }
 
 void Stage3::number_parameters() {
-  const std::vector<Tensor> outer = model::outer_tensors(job_.shape);
   const std::vector<Tensor> layer = model::layer_tensors(job_.shape);
-  std::vector<Tensor> embedding, rest;
-  for (const Tensor& tensor : outer) {
-    (tensor.group == model::Group::kEmbedding ? embedding : rest).push_back(tensor);
-  }
   std::int32_t next = 0;
   const auto number = [&](std::int64_t piece, const std::vector<Tensor>& tensors) {
     for (const Module& module : model_.modules(piece)) {
@@ -109,11 +103,11 @@ void Stage3::number_parameters() {
     next = static_cast<std::int32_t>(elements_.size());
   };
   ids_.resize(static_cast<std::size_t>(model_.head()) + 1);
-  number(0, embedding);
+  number(0, model::embedding_tensors(job_.shape));
   for (std::int64_t piece = 1; piece < model_.head(); ++piece) {
     number(piece, layer);
   }
-  number(model_.head(), rest);
+  number(model_.head(), model::tail_tensors(job_.shape));
 }
 
 // Which sub-groups keep their optimizer on the GPU, and which are too small for the drive.

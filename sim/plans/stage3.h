@@ -19,7 +19,6 @@
 // then the first.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -63,7 +62,6 @@ class Stage3 {
   std::size_t sub_group_of(std::size_t parameter) const { return sub_group_of_[parameter]; }
   Tier parameters() const { return parameters_; }
   bool offloaded() const { return optimizer_ != Tier::kGpu; }
-  bool pinned() const { return pinned_; }
   runtime::Lane reduction() const { return reduction_; }
   Stage3Gradients& gradients() { return *gradients_; }
   OptimizerSwapper* optimizer_swapper() { return swap_optimizer_ ? &*swap_optimizer_ : nullptr; }

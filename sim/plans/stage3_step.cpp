@@ -1,4 +1,5 @@
 #include "sim/plans/stage3_step.h"
+#include "sim/plans/checks.h"
 
 #include <fmt/format.h>
 
@@ -15,40 +16,19 @@ using runtime::Space;
 
 std::vector<std::string> check_stage3(const Job& job) {
   const Options& options = job.options;
-  const std::string_view plan = job.plan->name;
-  if (job.workload.precision == Precision::kBf16 || job.workload.precision == Precision::kFp32) {
-    throw InputError({},
-                     fmt::format("{} does not run in {}", plan, to_string(job.workload.precision)),
-                     "expected bf16-mixed or fp16-mixed: fp32 masters, 16-bit parameters");
-  }
-  const double ratio = options.number("ratio");
-  if (!(ratio >= 0 && ratio <= 1)) {
-    throw InputError(options.place("ratio"), fmt::format("{}.ratio is {}", plan, ratio),
-                     "expected 0 to 1");
-  }
+  require_precision(job, {Precision::kBf16Mixed, Precision::kFp16Mixed},
+                    "bf16-mixed or fp16-mixed: fp32 masters, 16-bit parameters");
   std::vector<std::string> warnings;
   if (options.text("offload_param") == "none" && options.flag("overlap_comm")) {
-    warnings = without_effect(job, "parameters are on the GPU",
-                              {"stage3_prefetch_bucket_size", "stage3_max_live_parameters",
-                               "stage3_max_reuse_distance", "stage3_param_persistence_threshold"});
+    warn_without_effect(warnings, job, "parameters are on the GPU",
+                        {"stage3_prefetch_bucket_size", "stage3_max_live_parameters",
+                         "stage3_max_reuse_distance", "stage3_param_persistence_threshold"});
   }
   const std::size_t groups = make_sub_groups(job).size();
   const Range on_gpu = kept_on_gpu(job, groups);
-  if (ratio < 1 && on_gpu.from == on_gpu.to) {
-    const std::vector<std::string> more = without_effect(
-        job, fmt::format("of {} sub-groups none stays on the GPU", groups), {"ratio"});
-    warnings.insert(warnings.end(), more.begin(), more.end());
-  }
-  return warnings;
-}
-
-std::vector<std::string> without_effect(const Job& job, std::string_view why,
-                                        const std::vector<std::string_view>& names) {
-  std::vector<std::string> warnings;
-  for (const std::string_view name : names) {
-    if (job.options.given(name)) {
-      warnings.push_back(fmt::format("{}.{} has no effect: {}", job.plan->name, name, why));
-    }
+  if (on_gpu.from == on_gpu.to && options.number("ratio") < 1) {
+    warn_without_effect(warnings, job,
+                        fmt::format("of {} sub-groups none stays on the GPU", groups), {"ratio"});
   }
   return warnings;
 }

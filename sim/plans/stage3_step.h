@@ -3,19 +3,15 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "sim/plans/stage3.h"
 
 namespace offsim::plans {
 
-// Refuses a precision or ratio that stage 3 does not run with; warns of fetch options where
-// parameters stay on the GPU.
+// Refuses a precision that stage 3 does not run in; warns of fetch options where parameters stay on
+// the GPU, and of a ratio that leaves no sub-group there.
 std::vector<std::string> check_stage3(const Job& job);
-// A line for each of the options that was given: it does nothing, and why.
-std::vector<std::string> without_effect(const Job& job, std::string_view why,
-                                        const std::vector<std::string_view>& names);
 
 // Norms of the gradients, a sub-group after the other; the host reads each.
 void read_gradient_norms(runtime::Recorder& gpu, const Stage3& stage);

@@ -5,32 +5,23 @@
 // cpuadam_cores_perc of the cores; the training process keeps the first ones. When the bucket that
 // completes a sub-group was sent, the host synchronises the reduction stream and, only without
 // gradient clipping, hands the sub-group over: the worker copies the gradient into its pinned
-// buffer
-// (8 B a parameter) and runs Adam (28 B). Handing over turned master and gradient into shared
-// memory:
-// the gradient is no longer pinned (its pinned block stays cached), so that its D2H of 4 B keeps
-// the
-// host. Step: wait for all results; then per sub-group an unscale that no longer matters (8 B on
-// the
-// host), Adam of GPU sub-groups, and the write-back of stage 3. With clipping nothing is
-// speculative:
-// per sub-group unscale, hand over, wait, write back.
-// Host: stage 3's, and the worker's pinned buffer of 4 B an element of the largest sub-group, and
-// the
-// cached pinned gradients.
+// buffer (8 B a parameter) and runs Adam (28 B). Handing over turned master and gradient into
+// shared memory: the gradient is no longer pinned (its pinned block stays cached), so that its D2H
+// of 4 B keeps the host. Step: wait for all results; then per sub-group an unscale that no longer
+// matters (8 B on the host), Adam of GPU sub-groups, and the write-back of stage 3. With clipping
+// nothing is speculative: per sub-group unscale, hand over, wait, write back. Host: stage 3's, and
+// the worker's pinned buffer of 4 B an element of the largest sub-group, and the cached pinned
+// gradients.
 //
 // variant paper (arXiv 2509.21271): weights on the GPU, 2N. Backward fills buckets of 64 MB; of
-// each: a
-// GPU cast, D2H 4 B a parameter, Adam on the CPU (28 B), H2D 4 B of fp32 weights, a GPU cast, each
-// on
-// its own stream or worker. The last 1 - ratio of the buckets keep master and states on the GPU.
-// The
-// validation of gradients reads them on the GPU. A piece of the next forward waits for its weights.
-// Left out: rollbacks (0.12 % of the steps), GraceAdam's kernel (the host's own Adam is taken),
-// weight
-// flow (offload_param).
+// each: a GPU cast, D2H 4 B a parameter, Adam on the CPU (28 B), H2D 4 B of fp32 weights, a GPU
+// cast, each on its own stream or worker. The last 1 - ratio of the buckets keep master and states
+// on the GPU. The validation of gradients reads them on the GPU. A piece of the next forward waits
+// for its weights. Left out: rollbacks (0.12 % of the steps), GraceAdam's kernel (the host's own
+// Adam is taken), weight flow (offload_param).
 #include <algorithm>
 
+#include "sim/plans/checks.h"
 #include "sim/plans/common.h"
 #include "sim/plans/deepspeed.h"
 #include "sim/plans/plan.h"
@@ -328,27 +319,21 @@ std::vector<std::string> check_superoffload(const Job& job) {
                      "expected more than 0, at most 1");
   }
   if (job.options.text("variant") == "paper") {
-    const std::vector<std::string> more = without_effect(
-        job, "the paper's variant has its own buckets and streams",
+    warn_without_effect(
+        warnings, job, "the paper's variant has its own buckets and streams",
         {"offload_param", "pin_memory", "sub_group_size", "stage3_prefetch_bucket_size",
          "stage3_max_live_parameters", "stage3_max_reuse_distance",
          "stage3_param_persistence_threshold", "reduce_bucket_size", "overlap_comm",
          "contiguous_gradients", "gradient_clipping", "cpuadam_cores_perc", "deepspeed_version"});
-    warnings.insert(warnings.end(), more.begin(), more.end());
   }
   return warnings;
 }
 
 void record_superoffload(const Job& job, Recorder& gpu, int steps) {
-  const auto record = [&](auto plan) {
-    for (int step = 0; step < steps; ++step) {
-      plan.step(step == 0);
-    }
-  };
   if (job.options.text("variant") == "paper") {
-    record(SuperOffloadPaper(job, gpu));
+    record_steps(SuperOffloadPaper(job, gpu), steps);
   } else {
-    record(SuperOffload(job, gpu));
+    record_steps(SuperOffload(job, gpu), steps);
   }
 }
 

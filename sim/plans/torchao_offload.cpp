@@ -1,19 +1,16 @@
 // torchao-offload: torchao's CPUOffloadOptimizer, one GPU (source: torchao/optim/cpu_offload.py).
 //
-// b is the size of a number: 4 with fp32 parameters (bf16-mixed, fp32), 2 in pure bf16.
-// GPU: parameters b, gradients b (or, with offload_gradients, those of what was computed last).
-// Host: a pinned copy of every parameter and every gradient, rounded tensor by tensor to powers of
-// two; m and v, 2b, pageable, from the first step on. Tensors under minimal_size elements have
-// their
-// optimizer on the GPU.
-// Backward, a hook a parameter: the side stream waits for compute, D2H of the accumulated
-// gradient, not
-// blocking, in every micro-batch (only the last one's is used). Step: Adam of the small tensors on
-// the GPU; then, in the order in which gradients arrived, the host waits for a tensor's copy, runs
-// fused Adam (14 or 28 B a parameter) and queues the H2D of the parameter on the same side stream,
-// beside
-// the next tensor's Adam. At the end the host waits for the stream.
-// Bytes a parameter: D2H b k, H2D b. Left out: other base optimizers.
+// b is the size of a number: 4 with fp32 parameters (bf16-mixed, fp32), 2 in pure bf16. GPU:
+// parameters b, gradients b (or, with offload_gradients, those of what was computed last). Host: a
+// pinned copy of every parameter and every gradient, rounded tensor by tensor to powers of two; m
+// and v, 2b, pageable, from the first step on. Tensors under minimal_size elements have their
+// optimizer on the GPU. Backward, a hook a parameter: the side stream waits for compute, D2H of the
+// accumulated gradient, not blocking, in every micro-batch (only the last one's is used). Step:
+// Adam of the small tensors on the GPU; then, in the order in which gradients arrived, the host
+// waits for a tensor's copy, runs fused Adam (14 or 28 B a parameter) and queues the H2D of the
+// parameter on the same side stream, beside the next tensor's Adam. At the end the host waits for
+// the stream. Bytes a parameter: D2H b k, H2D b. Left out: other base optimizers.
+#include "sim/plans/checks.h"
 #include "sim/plans/common.h"
 #include "sim/plans/gpu_model.h"
 #include "sim/plans/plan.h"
@@ -162,18 +159,13 @@ std::vector<std::string> check_torchao_offload(const Job& job) {
                      "torchao-offload.offload_gradients does not work with accumulation",
                      "expected accumulation 1, or offload_gradients false");
   }
-  if (job.workload.precision == Precision::kFp16Mixed) {
-    throw InputError({}, "torchao-offload does not run in fp16-mixed",
-                     "expected bf16-mixed, bf16 or fp32: there is no loss scaling");
-  }
+  require_precision(job, {Precision::kBf16Mixed, Precision::kBf16, Precision::kFp32},
+                    "bf16-mixed, bf16 or fp32: there is no loss scaling");
   return {};
 }
 
 void record_torchao_offload(const Job& job, Recorder& gpu, int steps) {
-  Torchao torchao(job, gpu);
-  for (int step = 0; step < steps; ++step) {
-    torchao.step(step == 0);
-  }
+  record_steps(Torchao(job, gpu), steps);
 }
 
 }  // namespace offsim::plans

@@ -31,6 +31,7 @@
 // gradients, of which it says nothing.
 #include <algorithm>
 
+#include "sim/plans/checks.h"
 #include "sim/plans/common.h"
 #include "sim/plans/deepspeed.h"
 #include "sim/plans/gpu_model.h"
@@ -206,11 +207,7 @@ class Zero2 {
       send(tensor.numel());
     }
     for (const Buffer gradient : loose_) {
-      if (overlap_) {
-        gpu_.free_after(gradient, reduction_);
-      } else {
-        gpu_.free(gradient);
-      }
+      free_beside(gpu_, gradient, kCompute, reduction_);
     }
     loose_.clear();
     in_bucket_.clear();
@@ -310,38 +307,22 @@ class Zero2 {
 }  // namespace
 
 std::vector<std::string> check_zero2_offload(const Job& job) {
+  require_precision(
+      job, {Precision::kBf16Mixed, Precision::kFp16Mixed},
+      "bf16-mixed or fp16-mixed: fp32 masters on the CPU, 16-bit parameters on the GPU");
   std::vector<std::string> warnings;
-  if (job.workload.precision == Precision::kBf16 || job.workload.precision == Precision::kFp32) {
-    throw InputError(
-        {}, fmt::format("zero2-offload does not run in {}", to_string(job.workload.precision)),
-        "expected bf16-mixed or fp16-mixed: fp32 masters on the CPU, 16-bit parameters on the GPU");
-  }
   if (job.options.text("variant") == "paper") {
-    for (const std::string_view name : {"pin_memory", "overlap_comm", "deepspeed_version"}) {
-      if (job.options.given(name)) {
-        warnings.push_back(fmt::format(
-            "zero2-offload.{} has no effect: the paper's variant pins and overlaps", name));
-      }
-    }
+    warn_without_effect(warnings, job, "the paper's variant pins and overlaps",
+                        {"pin_memory", "overlap_comm", "deepspeed_version"});
   }
-  if (job.options.given("contiguous_gradients")) {
-    warnings.emplace_back(
-        "zero2-offload.contiguous_gradients has no effect: DeepSpeed sets it with offload");
-  }
-  if (job.options.given("allgather_bucket_size")) {
-    warnings.emplace_back("zero2-offload.allgather_bucket_size has no effect on one GPU");
-  }
-  if (job.options.given("round_robin_gradients")) {
-    warnings.emplace_back("zero2-offload.round_robin_gradients has no effect on one GPU");
-  }
+  warn_without_effect(warnings, job, "DeepSpeed sets it with offload", {"contiguous_gradients"});
+  warn_without_effect(warnings, job, "there is one GPU",
+                      {"allgather_bucket_size", "round_robin_gradients"});
   return warnings;
 }
 
 void record_zero2_offload(const Job& job, Recorder& gpu, int steps) {
-  Zero2 zero(job, gpu);
-  for (int step = 0; step < steps; ++step) {
-    zero.step(step == 0);
-  }
+  record_steps(Zero2(job, gpu), steps);
 }
 
 }  // namespace offsim::plans

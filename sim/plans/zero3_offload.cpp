@@ -21,6 +21,7 @@
 // each fetch (two a micro-batch with checkpointing, less what is kept at the turn), 2k of gradients
 // coming back; D2H 2k + 4 (2k + 2 before 0.15.4). Left out: several GPUs, more than one
 // parameter group, loss scaling's skipped steps, stage3_module_granularity_threshold.
+#include "sim/plans/checks.h"
 #include "sim/plans/common.h"
 #include "sim/plans/deepspeed.h"
 #include "sim/plans/plan.h"
@@ -109,10 +110,6 @@ class Zero3 {
   Stage3 stage_;
 };
 
-}  // namespace
-
-namespace {
-
 std::vector<OptionSpec> drive_options() {
   using Kind = OptionSpec::Kind;
   return {
@@ -177,7 +174,14 @@ std::vector<OptionSpec> zero3_options(std::string_view tier) {
        "the optimizer's unit: its temporaries, and what is swapped at a time",
        {},
        1},
-      {"ratio", Kind::kNumber, "1", "", "Twin-Flow: the part of the sub-groups updated on the CPU"},
+      {"ratio",
+       Kind::kNumber,
+       "1",
+       "",
+       "Twin-Flow: the part of the sub-groups updated on the CPU",
+       {},
+       0,
+       1},
       {"stage3_prefetch_bucket_size", Kind::kCount, "5e7", "elements",
        "fetched ahead at each module; 0: nothing"},
       {"stage3_max_live_parameters", Kind::kCount, "1e9", "elements",
@@ -231,17 +235,15 @@ std::vector<std::string> check_zero3_offload(const Job& job) {
   const Options& options = job.options;
   std::vector<std::string> warnings = check_stage3(job);
   for (const std::string_view name : {"offload_optimizer", "offload_param"}) {
-    if (options.text(name) == "nvme" && job.machine.drives.empty()) {
-      throw InputError(options.place(name), fmt::format("{} has no drive", job.machine.name),
-                       "expected a machine with one, or offload to cpu");
+    if (options.text(name) == "nvme") {
+      require_drive(job, name);
     }
   }
   check_buffers(job);
   const auto useless = [&](bool is, std::string_view why,
-                           const std::vector<std::string_view>& names) {
+                           std::initializer_list<std::string_view> names) {
     if (is) {
-      const std::vector<std::string> more = without_effect(job, why, names);
-      warnings.insert(warnings.end(), more.begin(), more.end());
+      warn_without_effect(warnings, job, why, names);
     }
   };
   const bool asked_nvme = options.text("offload_param") == "nvme";
@@ -269,10 +271,7 @@ std::vector<std::string> check_zero3_offload(const Job& job) {
 }
 
 void record_zero3_offload(const Job& job, Recorder& gpu, int steps) {
-  Zero3 zero(job, gpu);
-  for (int step = 0; step < steps; ++step) {
-    zero.step(step == 0);
-  }
+  record_steps(Zero3(job, gpu), steps);
 }
 
 }  // namespace offsim::plans

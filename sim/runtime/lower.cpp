@@ -173,8 +173,7 @@ class Lowering {
   }
 
   // The host cannot issue launch c before launch c - queue is done, on whichever stream. Streams
-  // are
-  // orders, so the last of each stands for those before it.
+  // are orders, so the last of each stands for those before it.
   void wait_for_queue(std::int64_t launches) {
     const std::int64_t oldest = launched_ + launches - machine_.framework.launch_queue;
     std::map<Lane, ActivityId> last;

@@ -38,7 +38,7 @@ enum class LaneKind : std::uint8_t { kHostThread, kStream, kWorker, kIoQueue };
 enum class Space : std::uint8_t { kGpu, kPinned, kPageable, kNvme };
 enum class Phase : std::uint8_t { kSetup, kForward, kBackward, kOptimizer };
 
-// `launches` of the work's kernels on a stream.
+// A work's kernels on a stream, one after the other.
 struct Launch {
   Lane stream;
   WorkId work;

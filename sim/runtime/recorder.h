@@ -3,8 +3,7 @@
 //
 // Every call appends to a Program, in issue order. Nothing is timed here and nothing is computed;
 // the memory calls round as the real allocators do (PyTorch's caching allocators): 512 B on the
-// GPU, the next power of two for pinned memory of PyTorch. A Scope frees its buffer when it ends,
-// as a local variable of the training loop would.
+// GPU, the next power of two for pinned memory of PyTorch.
 #pragma once
 
 #include <map>

@@ -25,6 +25,9 @@ Resources::Resources(engine::GraphBuilder& builder, const machine::Machine& mach
     links_.push_back({builder.add_resource(edge.name + ".h2d", edge.down.value.value - taken),
                       builder.add_resource(edge.name + ".d2h", edge.up.value.value - taken),
                       builder.add_resource(edge.name + ".total", edge.total.value.value - taken)});
+    if (edge.name == "dram") {
+      dram_ = links_.back().total;
+    }
   }
 }
 
@@ -55,9 +58,8 @@ std::vector<Use> Resources::along(const std::vector<machine::Hop>& route,
 }
 
 DemandId Resources::copy(bool h2d, bool pageable, BytesPerSecond rate) {
-  const auto key = std::make_tuple(h2d, pageable, rate.value);
-  const auto found = copies_.find(key);
-  if (found != copies_.end()) {
+  const auto [found, added] = copies_.try_emplace({h2d, pageable, rate.value}, engine::DemandId{});
+  if (!added) {
     return found->second;
   }
   std::vector<machine::Hop> route =
@@ -65,28 +67,31 @@ DemandId Resources::copy(bool h2d, bool pageable, BytesPerSecond rate) {
   if (machine_.accelerator.unified) {
     route = machine_.topology.route("dram", "socket0");
   }
-  const DemandId demand = builder_.demand(rate.value, machine_.host.dma_weight.value,
-                                          along(route, dram_per_byte(pageable)));
-  copies_.emplace(key, demand);
-  return demand;
+  found->second = builder_.demand(rate.value, machine_.host.dma_weight.value,
+                                  along(route, dram_per_byte(pageable)));
+  return found->second;
 }
 
 DemandId Resources::cpu(const machine::CpuWork& price) {
-  const auto dram = machine_.topology.route("dram", "socket0").front().edge;
   const double bytes = price.dram_bytes_per_element;
-  const std::array<Use, 2> uses{Use{cores_, price.cores / price.rate.value},
-                                Use{links_[static_cast<std::size_t>(dram)].total, bytes}};
+  const std::array<Use, 2> uses{Use{cores_, price.cores / price.rate.value}, Use{dram_, bytes}};
   const double weight = bytes > 0 ? 1.0 / bytes : 1.0;  // of an element: 1 a byte
   return builder_.demand(price.rate.value, weight, std::span(uses).first(bytes > 0 ? 2 : 1));
 }
 
 DemandId Resources::io(const Io& io, BytesPerSecond rate) {
+  const auto [found, added] =
+      ios_.try_emplace({io.write, io.to_gpu, rate.value}, engine::DemandId{});
+  if (!added) {
+    return found->second;
+  }
   const std::string_view memory = io.to_gpu ? "gpu0" : "dram";
   const auto route = io.write ? machine_.topology.route(memory, "drive0")
                               : machine_.topology.route("drive0", memory);
   std::vector<Use> uses = along(route, 1.0);
   uses.push_back({drive_time_, 1 / rate.value});
-  return builder_.demand(rate.value, machine_.host.dma_weight.value, uses);
+  found->second = builder_.demand(rate.value, machine_.host.dma_weight.value, uses);
+  return found->second;
 }
 
 }  // namespace offsim::runtime

@@ -53,7 +53,9 @@ class Resources {
   const machine::Machine& machine_;
   engine::ResourceId sm_, cores_, drive_time_;
   std::vector<Link> links_;  // by edge
-  std::map<std::tuple<bool, bool, double>, engine::DemandId> copies_;
+  engine::ResourceId dram_;
+  // Routes are searched once for each kind of transfer.
+  std::map<std::tuple<bool, bool, double>, engine::DemandId> copies_, ios_;
 };
 
 }  // namespace offsim::runtime

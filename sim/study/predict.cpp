@@ -11,6 +11,7 @@
 #include "sim/engine/critical_path.h"
 #include "sim/model/flops.h"
 #include "sim/model/tensors.h"
+#include "sim/plans/checks.h"
 
 namespace offsim::study {
 
@@ -231,6 +232,8 @@ Prediction predict(const plans::Job& job, std::optional<UsdPerHour> price, Run* 
   const auto began = std::chrono::steady_clock::now();
   Prediction p;
   p.warnings = job.plan->check(job);
+  const std::vector<std::string> asked = plans::check_question(job);
+  p.warnings.insert(p.warnings.end(), asked.begin(), asked.end());
   check_loader(job);
   Run run;
   const machine::Framework& framework = job.machine.framework;

@@ -89,7 +89,7 @@ struct Prediction {
   std::vector<Support> supports;    // largest share first
   std::vector<std::string> warnings;
   std::size_t activities = 0;
-  Seconds simulate;  // wall clock of the whole prediction
+  Seconds simulate;  // wall clock: recording, lowering, simulating and reading off
 
   bool feasible() const;
   bool may_swap() const;

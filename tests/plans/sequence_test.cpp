@@ -137,8 +137,8 @@ TEST(MegatrainSequence, OfTwoLayers) {
   const Names load{"unflatten", "layer forward"};
   EXPECT_THAT(on(program, "compute"),
               ElementsAreArray(Names{"embedding forward", "unflatten"} + repeated(load, 2) +
-                               Names{"final norm", "head chunk forward", "head chunk backward",
-                                     "final norm backward"} +
+                               Names{"norm forward", "norm forward", "head chunk forward",
+                                     "head chunk backward", "norm backward"} +
                                repeated(load, 2) + repeated(load + Names{"layer backward"}, 2) +
                                Names{"embedding forward", "embedding backward",
                                      "embedding and head", "embedding and head"}));

@@ -1,0 +1,58 @@
+#include "sim/plans/checks.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "sim/plans/plan.h"
+
+namespace offsim::plans {
+
+std::vector<std::string> check_question(const Job& job) {
+  std::vector<std::string> warnings;
+  const model::Shape& shape = job.shape;
+  const std::int64_t sequence = job.workload.sequence;
+  if (shape.max_sequence > 0 && sequence > shape.max_sequence) {
+    warnings.push_back(fmt::format("sequence {} is longer than {} declares, {}", sequence,
+                                   shape.name, shape.max_sequence));
+  }
+  if (shape.window && *shape.window < sequence) {
+    warnings.push_back(fmt::format(
+        "attention takes the time of the whole sequence: {}'s sliding window of {} is not modelled",
+        shape.name, *shape.window));
+  }
+  if (job.machine.gpus > 1) {
+    warnings.push_back(fmt::format("one of the {} GPUs of {}, with all of its host",
+                                   job.machine.gpus, job.machine.name));
+  }
+  return warnings;
+}
+
+void require_precision(const Job& job, std::initializer_list<Precision> allowed,
+                       std::string_view expected) {
+  const Precision asked = job.workload.precision;
+  if (std::find(allowed.begin(), allowed.end(), asked) == allowed.end()) {
+    throw InputError({}, fmt::format("{} does not run in {}", job.plan->name, to_string(asked)),
+                     fmt::format("expected {}", expected));
+  }
+}
+
+void require_drive(const Job& job, std::string_view option) {
+  if (job.machine.drives.empty()) {
+    throw InputError(option.empty() ? Place{} : job.options.place(option),
+                     fmt::format("{} has no drive", job.machine.name),
+                     option.empty() ? "expected a machine with one"
+                                    : "expected a machine with one, or offload to cpu");
+  }
+}
+
+void warn_without_effect(std::vector<std::string>& warnings, const Job& job, std::string_view why,
+                         std::initializer_list<std::string_view> options) {
+  for (const std::string_view option : options) {
+    if (job.options.given(option)) {
+      warnings.push_back(fmt::format("{}.{} has no effect: {}", job.plan->name, option, why));
+    }
+  }
+}
+
+}  // namespace offsim::plans

@@ -1,0 +1,28 @@
+// What the checks of plans share: refusals and warnings in one wording.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "sim/plans/job.h"
+
+namespace offsim::plans {
+
+// What no plan models and the question asks for: a sequence beyond what the model declares, a
+// sliding window shorter than the sequence, several GPUs.
+std::vector<std::string> check_question(const Job& job);
+
+// Throws InputError when the workload's precision is another; `expected` names these, and why.
+void require_precision(const Job& job, std::initializer_list<Precision> allowed,
+                       std::string_view expected);
+
+// Throws InputError, at the option that asked for it if one did, on a machine without a drive.
+void require_drive(const Job& job, std::string_view option = {});
+
+// A line for each of the options that was given: it does nothing, and why.
+void warn_without_effect(std::vector<std::string>& warnings, const Job& job, std::string_view why,
+                         std::initializer_list<std::string_view> options);
+
+}  // namespace offsim::plans
