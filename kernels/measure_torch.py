@@ -7,8 +7,10 @@ Sections: env, gemm, attention, elementwise, layers, launches, contention, lists
 settings is changed. Times are medians of several repeats; random data, since zeros draw less power and run faster.
 """
 import argparse
+import fnmatch
 import gc
 import json
+import os
 import statistics
 import sys
 import threading
@@ -16,67 +18,16 @@ import time
 
 import torch
 
-DEV = "cuda"
+from torch_timing import DEV, gpu_time, graph_time, sync_time
+
 out = None
+models = "*"
 t_begin = time.time()
 
 
 def emit(**record):
     out.write(json.dumps(record) + "\n")
     out.flush()
-
-
-def sync_time(fn, repeats=5, warm=2):
-    """Wall seconds a call, synchronised, the launch queue kept full: median of repeats."""
-    for _ in range(warm):
-        fn()
-    torch.cuda.synchronize()
-    times = []
-    for _ in range(repeats):
-        t = time.perf_counter()
-        fn()
-        torch.cuda.synchronize()
-        times.append(time.perf_counter() - t)
-    return statistics.median(times)
-
-
-def gpu_time(fn, seconds=0.06, least=3):
-    """GPU seconds a call by events around enough calls to fill `seconds` (no launch gap when a call is long)."""
-    fn()
-    torch.cuda.synchronize()
-    t = time.perf_counter()
-    fn()
-    torch.cuda.synchronize()
-    once = max(time.perf_counter() - t, 1e-6)
-    n = max(least, min(2000, int(seconds / once)))
-    a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-    a.record()
-    for _ in range(n):
-        fn()
-    b.record()
-    torch.cuda.synchronize()
-    return a.elapsed_time(b) / 1e3 / n
-
-
-def graph_time(fn, n=20):
-    """GPU seconds a call inside a CUDA graph: no host launch gaps, so kernels under 60 us are measured too."""
-    fn()
-    torch.cuda.synchronize()
-    g = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(g):
-        for _ in range(n):
-            fn()
-    g.replay()
-    torch.cuda.synchronize()
-    times = []
-    for _ in range(5):
-        a, b = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        a.record()
-        g.replay()
-        b.record()
-        torch.cuda.synchronize()
-        times.append(a.elapsed_time(b) / 1e3 / n)
-    return statistics.median(times)
 
 
 def section_env():
@@ -158,9 +109,14 @@ def section_elementwise():
 
 
 def configs():
-    from transformers import GPT2Config, LlamaConfig, Qwen2Config, Qwen3Config
+    from transformers import GPT2Config, LlamaConfig, MixtralConfig, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig
     base = dict(num_hidden_layers=4, vocab_size=32000, tie_word_embeddings=False, max_position_embeddings=4096)
     return {
+        "mixtral-2048": MixtralConfig(hidden_size=2048, intermediate_size=5504, num_attention_heads=16, num_key_value_heads=4, num_local_experts=8, num_experts_per_tok=2, **base),
+        "qwen2_moe-2048": Qwen2MoeConfig(hidden_size=2048, moe_intermediate_size=1408, shared_expert_intermediate_size=5632, num_attention_heads=16, num_key_value_heads=16,
+                                         num_experts=60, num_experts_per_tok=4, **base),
+        "qwen3_moe-2048": Qwen3MoeConfig(hidden_size=2048, moe_intermediate_size=768, num_attention_heads=32, num_key_value_heads=4, head_dim=128, num_experts=64,
+                                         num_experts_per_tok=8, **base),
         "llama-2048": LlamaConfig(hidden_size=2048, intermediate_size=5504, num_attention_heads=16, num_key_value_heads=16, **base),
         "llama-3072-gqa": LlamaConfig(hidden_size=3072, intermediate_size=8192, num_attention_heads=24, num_key_value_heads=8, **base),
         "qwen2-2048-gqa": Qwen2Config(hidden_size=2048, intermediate_size=5504, num_attention_heads=16, num_key_value_heads=4, **base),
@@ -225,6 +181,8 @@ def layer_bytes(model, ids, autocast):
 def section_layers():
     from torch.profiler import ProfilerActivity, profile
     for name, config in configs().items():
+        if not fnmatch.fnmatch(name, models):
+            continue
         for mode in ("autocast", "bf16"):
             for ckpt in (False, True):
                 autocast = mode == "autocast"
@@ -317,10 +275,11 @@ def section_contention():
     s1, s2 = torch.cuda.Stream(), torch.cuda.Stream()
     kernels = {"adam_f32": (opt.step, 28 * n), "copy_f32": (lambda: big[2].copy_(big[3]), 8 * n), "mul_f32": (lambda: big[2].mul_(1.0), 8 * n),
                "norm_f32": (lambda: torch.linalg.vector_norm(big[2]), 4 * n)}
-    for threads in (16, 8, 4):
+    cores = os.cpu_count()
+    for threads in (cores, cores // 2, cores // 4):
         torch.set_num_threads(threads)
         for name, (fn, volume) in kernels.items():
-            if name == "norm_f32" and threads < 16:
+            if name == "norm_f32" and threads < cores:
                 continue
             for what in ("none", "h2d", "d2h", "duplex"):
                 stop = threading.Event()
@@ -356,7 +315,7 @@ def section_contention():
                     worker.join()
                 emit(kind="contention", kernel=name, threads=threads, copies=what, kernel_s=statistics.median(times), kernel_gbs=round(volume / statistics.median(times) / 1e9, 1),
                      h2d_gbs=round((end_moved[0] - start_moved[0]) / elapsed / 1e9, 1), d2h_gbs=round((end_moved[1] - start_moved[1]) / elapsed / 1e9, 1))
-    torch.set_num_threads(16)
+    torch.set_num_threads(cores)
 
 
 def section_lists():
@@ -422,19 +381,32 @@ def section_boundary():
              item_s=sync_time(lambda: bool(finite()), 9))
 
 
-def section_steps():
-    """Whole native steps: phases synchronised, and the step without synchronisation; peak allocated."""
-    from transformers import GPT2Config, LlamaConfig, Qwen2Config, Qwen3Config
+def step_cases():
+    from transformers import GPT2Config, LlamaConfig, MixtralConfig, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig
     l1 = dict(hidden_size=2048, intermediate_size=5504, num_attention_heads=16, num_key_value_heads=16, num_hidden_layers=24, vocab_size=32000, tie_word_embeddings=False, max_position_embeddings=4096)
     l3 = dict(hidden_size=3072, intermediate_size=8192, num_attention_heads=24, num_key_value_heads=8, num_hidden_layers=28, vocab_size=32000, tie_word_embeddings=False, max_position_embeddings=4096)
     q05 = dict(hidden_size=896, intermediate_size=4864, num_attention_heads=14, num_key_value_heads=2, num_hidden_layers=24, vocab_size=151936, tie_word_embeddings=True, max_position_embeddings=4096)
     q3 = dict(hidden_size=1024, intermediate_size=3072, num_attention_heads=16, num_key_value_heads=8, head_dim=128, num_hidden_layers=28, vocab_size=151936, tie_word_embeddings=True, max_position_embeddings=4096)
     g2 = dict(n_embd=1600, n_layer=48, n_head=25, vocab_size=50257, n_positions=1024, attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0)
     q7 = dict(hidden_size=3584, intermediate_size=18944, num_attention_heads=28, num_key_value_heads=4, num_hidden_layers=28, vocab_size=152064, tie_word_embeddings=False, max_position_embeddings=4096)
-    cases = [("llama-1b-24x2048", LlamaConfig(**l1), 1, 512, "autocast", False), ("llama-1b-24x2048", LlamaConfig(**l1), 1, 512, "bf16", True), ("llama-1b-24x2048", LlamaConfig(**l1), 4, 2048, "bf16", False),
+    mixtral = dict(hidden_size=4096, intermediate_size=14336, num_attention_heads=32, num_key_value_heads=8, num_local_experts=8, num_experts_per_tok=2, vocab_size=32000, max_position_embeddings=4096)
+    m2 = dict(hidden_size=2048, moe_intermediate_size=1408, shared_expert_intermediate_size=5632, num_attention_heads=16, num_key_value_heads=16, num_experts=60, num_experts_per_tok=4,
+              num_hidden_layers=12, vocab_size=151936, tie_word_embeddings=False, max_position_embeddings=4096)
+    m3 = dict(hidden_size=2048, moe_intermediate_size=768, num_attention_heads=32, num_key_value_heads=4, head_dim=128, num_experts=128, num_experts_per_tok=8, num_hidden_layers=12, vocab_size=151936,
+              tie_word_embeddings=False, max_position_embeddings=4096)
+    return [("llama-1b-24x2048", LlamaConfig(**l1), 1, 512, "autocast", False), ("llama-1b-24x2048", LlamaConfig(**l1), 1, 512, "bf16", True), ("llama-1b-24x2048", LlamaConfig(**l1), 4, 2048, "bf16", False),
              ("llama-3b-28x3072", LlamaConfig(**l3), 4, 1024, "bf16", True), ("qwen2.5-0.5b", Qwen2Config(**q05), 4, 1024, "autocast", False), ("qwen3-0.6b", Qwen3Config(**q3), 8, 1024, "bf16", True),
-             ("gpt2-xl", GPT2Config(**g2), 4, 1024, "autocast", False), ("qwen2.5-7b", Qwen2Config(**q7), 4, 1024, "bf16", False), ("qwen2.5-7b", Qwen2Config(**q7), 16, 1024, "bf16", True)]
-    for name, config, b, s, mode, ckpt in cases:
+             ("gpt2-xl", GPT2Config(**g2), 4, 1024, "autocast", False), ("qwen2.5-7b", Qwen2Config(**q7), 4, 1024, "bf16", False), ("qwen2.5-7b", Qwen2Config(**q7), 16, 1024, "bf16", True),
+             ("mixtral-8x7b-6-layers", MixtralConfig(num_hidden_layers=6, **mixtral), 4, 1024, "bf16", False), ("mixtral-8x7b-6-layers", MixtralConfig(num_hidden_layers=6, **mixtral), 16, 1024, "bf16", True),
+             ("mixtral-8x7b-3-layers", MixtralConfig(num_hidden_layers=3, **mixtral), 4, 1024, "autocast", False), ("qwen1.5-moe-12-layers", Qwen2MoeConfig(**m2), 4, 1024, "bf16", False),
+             ("qwen3-moe-12-layers", Qwen3MoeConfig(**m3), 8, 1024, "bf16", True), ("qwen3-moe-12-layers", Qwen3MoeConfig(**m3), 4, 1024, "bf16", False)]
+
+
+def section_steps():
+    """Whole native steps: phases synchronised, and the step without synchronisation; peak allocated."""
+    for name, config, b, s, mode, ckpt in step_cases():
+        if not fnmatch.fnmatch(name, models):
+            continue
         try:
             autocast = mode == "autocast"
             gc.collect()
@@ -488,13 +460,16 @@ SECTIONS = dict(env=section_env, layers=section_layers, launches=section_launche
 
 
 def main():
-    global out
+    global models, out
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out")
     parser.add_argument("--only", default=",".join(SECTIONS))
+    parser.add_argument("--models", default="*", help="of the sections layers and steps, those whose name matches")
     parser.add_argument("--budget", type=float, default=560)
     args = parser.parse_args()
+    models = args.models
     out = open(args.out, "a", encoding="utf-8")
+    failed = 0
     for name in args.only.split(","):
         if time.time() - t_begin > args.budget:
             print("out of budget before", name)
@@ -505,9 +480,11 @@ def main():
         except Exception as e:
             emit(kind="failed", section=name, error=repr(e)[:500])
             print("failed", name, repr(e)[:300])
+            failed = 1
         gc.collect()
         torch.cuda.empty_cache()
         print(f"{name}: {time.time() - t:.1f} s", flush=True)
+    return failed
 
 
 if __name__ == "__main__":

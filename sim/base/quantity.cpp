@@ -248,12 +248,10 @@ std::string show(Usd u) {
   if (std::abs(u.value) >= 1000) {
     return fmt::format("${}", with_commas(u.value));
   }
-  if (u.value == 0 || std::abs(u.value) >= 1) {
-    return fmt::format("${:.2f}", u.value);
-  }
   // Cents and less keep three significant digits: a step costs $0.0148.
-  const int zeros = static_cast<int>(std::ceil(-std::log10(std::abs(u.value)))) - 1;
-  return fmt::format("${:.{}f}", u.value, std::min(zeros + 3, 12));
+  const double size = std::abs(u.value);
+  const int digits = size > 0 && size < 1 ? static_cast<int>(std::ceil(-std::log10(size))) + 2 : 2;
+  return fmt::format("${:.{}f}", u.value, std::min(digits, 12));
 }
 
 std::string with_commas(double n) {

@@ -37,7 +37,6 @@ using BytesPerSecond = Unit<struct BytesPerSecondTag>;
 using Flops = Unit<struct FlopsTag>;  // floating-point operations, a count
 using FlopsPerSecond = Unit<struct FlopsPerSecondTag>;
 using ElementsPerSecond = Unit<struct ElementsPerSecondTag>;
-using SecondsPerByte = Unit<struct SecondsPerByteTag>;
 using Usd = Unit<struct UsdTag>;
 using UsdPerHour = Unit<struct UsdPerHourTag>;
 

@@ -190,7 +190,6 @@ Flops Work::flops() const {
 Pieces pieces(const Shape& shape, Batch batch, Numerics numerics) {
   SIM_ASSERT(batch.samples > 0 && batch.sequence > 0, "a micro-batch has tokens");
   Pieces p;
-  p.numerics = numerics;
   p.embedding = embedding_piece(shape, batch, numerics);
   p.layer = layer_piece(shape, batch, numerics, p.cast_layer, p.recompute);
   p.head = head_piece(shape, batch, numerics, p.cast_head);

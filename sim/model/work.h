@@ -81,7 +81,6 @@ struct Piece {
 
 // The pieces of one micro-batch. All layers are alike.
 struct Pieces {
-  Numerics numerics = Numerics::kPure16;
   Piece embedding;  // and what comes before the first layer: rotary table, mask
   Piece layer;
   Piece head;        // final norm, logits, loss

@@ -15,6 +15,8 @@
 // twice, since a block's recomputation keeps its autograd graph (and its layers' weights); no
 // pinned copy of all layers but a pool of 4 pinned slots that a thread of its own stages layers
 // through; 12 B a parameter. Left out: several GPUs, vision towers, packed sequences.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
@@ -421,12 +423,16 @@ std::vector<std::string> check_megatrain(const Job& job) {
   if (job.workload.precision == Precision::kBf16) {
     warnings.emplace_back(
         "precision bf16 is as bf16-mixed: megatrain's weights and gradients are 16-bit in both, "
-        "and "
-        "megatrain.optimizer decides about the moments");
+        "and megatrain.optimizer decides about the moments");
   }
   if (job.workload.checkpointing == Checkpointing::kFull) {
     warnings.emplace_back(
         "checkpointing has no effect: megatrain recomputes by its own checkpoint_interval");
+  }
+  const std::int64_t interval = job.options.count("checkpoint_interval");
+  if (job.options.given("checkpoint_interval") && interval > job.shape.layers) {
+    warnings.push_back(fmt::format("megatrain.checkpoint_interval {} is as {}, all of the layers",
+                                   interval, job.shape.layers));
   }
   return warnings;
 }

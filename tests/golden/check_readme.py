@@ -104,8 +104,8 @@ def main():
     arguments = [a for a in sys.argv[1:] if a != "--update"]
     document = Path(arguments[0])
     if not document.is_file():
-        print(f"{document} is not there: nothing to check")
-        return 0
+        print(f"{document} is not there")
+        return 1
     mistakes = check(document, Path(arguments[1]).resolve(), "--update" in sys.argv)
     print(f"{document.name}: {mistakes} {'mistake' if mistakes == 1 else 'mistakes'}")
     return 1 if mistakes else 0

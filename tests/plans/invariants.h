@@ -29,15 +29,18 @@ inline std::string broken_rule(const Job& job, const Predicted& done) {
     return "the step is outside its range";
   }
 
-  // Every picosecond of the step belongs to one activity, or to none.
+  // Every picosecond of the step belongs to one activity: one follows the other without a gap.
   const auto path = engine::critical_path(run.lowered.graph, run.timeline, run.step,
                                           run.lowered.step_ends.back());
-  engine::Picoseconds sum = path.idle;
-  for (const engine::Share& share : path.shares) {
-    sum += share.time;
+  engine::Picoseconds reached = run.step.from;
+  for (const engine::Segment& segment : path.segments) {
+    if (segment.from != reached || segment.to <= segment.from) {
+      return "the critical path has a gap";
+    }
+    reached = segment.to;
   }
-  if (sum != run.step.to - run.step.from) {
-    return "the critical path does not add up to the step";
+  if (reached != run.step.to || path.idle != 0) {
+    return "the critical path does not reach the end of the step";
   }
   double phases = p.idle.value;
   for (const auto& [name, time] : p.phases) {
@@ -74,8 +77,11 @@ inline std::string broken_rule(const Job& job, const Predicted& done) {
       return pool.name + ": tags do not add up to the peak, or more is resident";
     }
   }
-  if (p.feasible() != std::ranges::all_of(p.pools, &study::PoolReport::fits)) {
-    return "feasible is not that all pools fit";
+  const bool fits = std::ranges::all_of(p.pools, [](const study::PoolReport& pool) {
+    return !pool.capacity || pool.peak + pool.fixed <= *pool.capacity;
+  });
+  if (p.feasible() != fits) {
+    return "feasible is not that every pool holds its peak and what is fixed";
   }
   return "";
 }

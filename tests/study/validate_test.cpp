@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
+#include <string>
 
 namespace offsim::study {
 namespace {
@@ -11,6 +13,24 @@ namespace {
 const Ledger& h200() {
   static const Ledger kLedger = validate(Catalog::folder(OFFSIM_SOURCE_DIR), "h200-steps");
   return kLedger;
+}
+
+Ledger of_plans(const std::set<std::string>& plans) {
+  Ledger ledger = h200();
+  std::erase_if(ledger.rows, [&](const LedgerRow& row) { return !plans.contains(row.plan); });
+  return ledger;
+}
+
+// The plans with the longest history are held to more than all of them are.
+TEST(Ledger, NativeZero2AndMegatrainAreWithinTwelvePercentAndTheirPartsWithinFifteen) {
+  const Ledger ledger = of_plans({"native", "zero2-offload", "megatrain"});
+  const LedgerError step = ledger_error(ledger, LedgerWhat::kStep);
+  EXPECT_EQ(step.count, 8U);
+  EXPECT_LT(step.mean, 0.05);
+  EXPECT_LT(step.worst, 0.12) << step.worst_id;
+  const LedgerError parts = ledger_error(ledger, LedgerWhat::kParts);
+  EXPECT_GE(parts.count, 26U);
+  EXPECT_LT(parts.worst, 0.15) << parts.worst_id;
 }
 
 TEST(Ledger, StepTimesAreWithinFivePercentOnAverageAndFifteenAtWorst) {
