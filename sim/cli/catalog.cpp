@@ -86,7 +86,7 @@ void hardware(const CatalogOptions& options, const study::Catalog& catalog, std:
 void models(const CatalogOptions& options, const study::Catalog& catalog, std::ostream& out) {
   Table table({{"name"},
                {"family"},
-               {"parameters", Align::kRight},
+               {"params", Align::kRight},
                {"layers", Align::kRight},
                {"hidden", Align::kRight},
                {"heads", Align::kRight},

@@ -15,7 +15,9 @@ double real(std::int64_t n) { return static_cast<double>(n); }
 Flops layer_linear_flops(const Shape& s, std::int64_t tokens) {
   const std::int64_t attention = 4 * s.query_width() + 4 * s.kv_width();
   const std::int64_t mlp = (s.gated_mlp ? 6 : 4) * s.ffn;
-  return Flops(real(tokens) * real(s.hidden) * real(attention + mlp));
+  const std::int64_t router =
+      s.experts ? 2 * (s.experts->count + (s.experts->shared > 0 ? 1 : 0)) : 0;
+  return Flops(real(tokens) * real(s.hidden) * real(attention + mlp + router));
 }
 
 Flops layer_attention_flops(const Shape& s, Batch batch, Mask mask) {
@@ -43,7 +45,7 @@ Flops model_flops(const Shape& s, Batch batch) {
 }
 
 Flops six_nd(const Shape& s, Batch batch) {
-  return Flops(6 * real(parameters(s)) * real(batch.tokens()));
+  return Flops(6 * real(active_parameters(s)) * real(batch.tokens()));
 }
 
 Flops palm_flops(const Shape& s, Batch batch) {

@@ -7,6 +7,7 @@
 //   attention, full       4 T S a p     (scores and weighted sum, the whole square)
 //   attention, causal     2 T S a p     (the lower triangle, without the rest of diagonal tiles)
 //   attention, window w   4 B a p w (S - w/2) with w at most S: the triangle at w = S
+//   experts' router       2 T h E, and of a shared expert's gate 2 T h
 //   head                  2 T h V
 // Norms, rotary, softmax, activations, biases and the embedding lookup are bandwidth: 0 here.
 // The backward of a matrix product is 2 x forward (dX and dW).
@@ -47,11 +48,12 @@ Flops forward_flops(const Shape& shape, Batch batch, Mask mask = Mask::kCausal);
 // What published TFLOPS count for one micro-batch of forward and backward. They differ by up to a
 // half, so compare like with like.
 //   model_flops      3 x forward with causal attention: "model FLOPs"
-//   six_nd           6 N T, N all parameters: no attention, but the embedding (MegaTrain's script)
+//   six_nd           6 N T, N all parameters that a token uses: no attention, but the embedding
+//                    (MegaTrain's script)
 //   palm_flops       T (6 N + 12 L a p S): attention of the whole square (PaLM's MFU)
 //   megatron_flops   3 x [L (4 T h r (h + h g/a + S/2) + MLP) + 2 T h V], r = a p / h, MLP 4 T h f,
 //                    x 3/2 if gated (Megatron-LM's num_floating_point_operations): the same number
-//                    as model_flops when there is no window
+//                    as model_flops when there is no window, and no router
 //   narayanan_flops  96 T L h^2 (1 + S/(6h) + V/(16 L h)): assumes 12 h^2 parameters a layer and
 //                    includes one recomputation, so about 4/3 of model FLOPs
 Flops model_flops(const Shape& shape, Batch batch);

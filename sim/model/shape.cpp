@@ -23,16 +23,18 @@ constexpr std::int64_t kLongest = 1'000'000'000;   // positions, windows
 constexpr double kMostParameters = 1e14;           // keeps every count of bytes far inside int64
 
 // Only listed, never "did you mean": mixtral is no slip of mistral.
-constexpr std::string_view kSupported = "gpt2, llama, mistral, qwen2, qwen3";
+constexpr std::string_view kSupported =
+    "gpt2, llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe";
 
 struct Named {
   std::string_view name;
   Architecture architecture;
 };
 constexpr std::array kArchitectures = {
-    Named{"gpt2", Architecture::kGpt2},       Named{"llama", Architecture::kLlama},
-    Named{"mistral", Architecture::kMistral}, Named{"qwen2", Architecture::kQwen2},
-    Named{"qwen3", Architecture::kQwen3},
+    Named{"gpt2", Architecture::kGpt2},          Named{"llama", Architecture::kLlama},
+    Named{"mistral", Architecture::kMistral},    Named{"qwen2", Architecture::kQwen2},
+    Named{"qwen3", Architecture::kQwen3},        Named{"mixtral", Architecture::kMixtral},
+    Named{"qwen2_moe", Architecture::kQwen2Moe}, Named{"qwen3_moe", Architecture::kQwen3Moe},
 };
 
 // Files that people hand over in place of a config.json, each known by one or two of its keys.
@@ -76,6 +78,11 @@ std::vector<const Node*> texts(View& config, std::string_view key) {
   return out;
 }
 
+bool is_mixture(Architecture architecture) {
+  return architecture == Architecture::kMixtral || architecture == Architecture::kQwen2Moe ||
+         architecture == Architecture::kQwen3Moe;
+}
+
 bool flag(View& config, std::string_view key, bool fallback) {
   return present(config, key) ? config.boolean(key) : fallback;
 }
@@ -103,7 +110,7 @@ Architecture read_architecture(View& config) {
 }
 
 // A supported model_type does not make a supported model: these keys announce another computation.
-void refuse_other_models(View& config) {
+void refuse_other_models(View& config, Architecture architecture) {
   if (present(config, "quantization_config")) {
     throw InputError(config.place_of("quantization_config"),
                      "a quantised checkpoint is not supported: only adapters on it can be trained",
@@ -116,7 +123,8 @@ void refuse_other_models(View& config) {
     }
   }
   for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {
-    if (present(config, key) && config.integer(key, 0, kMostHeads) > 0) {
+    if (!is_mixture(architecture) && present(config, key) &&
+        config.integer(key, 0, kMostHeads) > 0) {
       throw InputError(config.place_of(key), fmt::format("{} announces a mixture of experts", key),
                        "expected a dense model");
     }
@@ -211,7 +219,11 @@ std::optional<std::int64_t> read_window(View& config, const Shape& shape) {
   if (absent || shape.architecture == Architecture::kLlama) {
     return std::nullopt;
   }
-  if (shape.architecture == Architecture::kMistral) {
+  if (shape.architecture == Architecture::kMixtral && !present(config, "sliding_window")) {
+    return std::nullopt;
+  }
+  if (shape.architecture == Architecture::kMistral ||
+      shape.architecture == Architecture::kMixtral) {
     return config.integer("sliding_window", 1, kLongest);
   }
   if (!flag(config, "use_sliding_window", false) || type == "full_attention") {
@@ -239,14 +251,58 @@ void read_biases(View& config, Shape& shape) {
       shape.mlp_bias = flag(config, "mlp_bias", false);
       break;
     case Architecture::kQwen3:
+    case Architecture::kQwen3Moe:
       shape.qkv_bias = shape.output_bias = flag(config, "attention_bias", false);
       break;
     case Architecture::kQwen2:
       shape.qkv_bias = true;
       break;
+    case Architecture::kQwen2Moe:
+      shape.qkv_bias = flag(config, "qkv_bias", true);
+      break;
     default:
       break;
   }
+}
+
+// Dense layers among the sparse ones: qwen's files can ask for them.
+void refuse_dense_layers(View& config) {
+  if (present(config, "decoder_sparse_step") &&
+      config.integer("decoder_sparse_step", 1, kMostLayers) > 1) {
+    throw InputError(config.place_of("decoder_sparse_step"), "only some layers have experts",
+                     "expected layers that are all alike: 1");
+  }
+  if (present(config, "mlp_only_layers") && !config.need("mlp_only_layers").items.empty()) {
+    throw InputError(config.place_of("mlp_only_layers"), "only some layers have experts",
+                     "expected layers that are all alike: []");
+  }
+}
+
+Experts read_experts(View& config, Architecture architecture) {
+  const bool mixtral = architecture == Architecture::kMixtral;
+  const char* const count = mixtral ? "num_local_experts" : "num_experts";
+  refuse_slips(config, {count, "num_experts_per_tok"});
+  if (!mixtral) {
+    refuse_slips(config, {"moe_intermediate_size", "shared_expert_intermediate_size",
+                          "norm_topk_prob", "intermediate_size"});
+  }
+  Experts experts;
+  experts.count = config.integer(count, 1, kMostHeads);
+  experts.per_token = config.integer("num_experts_per_tok", 1, kMostHeads);
+  if (experts.per_token > experts.count) {
+    throw InputError(
+        config.place_of("num_experts_per_tok"),
+        fmt::format("a token passes {} of {} experts", experts.per_token, experts.count),
+        fmt::format("expected at most {}", experts.count));
+  }
+  experts.width =
+      config.integer(mixtral ? "intermediate_size" : "moe_intermediate_size", 1, kWidestFfn);
+  if (architecture == Architecture::kQwen2Moe) {
+    experts.shared = config.integer("shared_expert_intermediate_size", 1, kWidestFfn);
+  }
+  experts.normalized = mixtral || flag(config, "norm_topk_prob", false);
+  refuse_dense_layers(config);
+  return experts;
 }
 
 void read_llama_like(View& config, Shape& shape) {
@@ -269,11 +325,19 @@ void read_llama_like(View& config, Shape& shape) {
                      "expected a divisor of it, or head_dim");
     shape.head_dim = shape.hidden / shape.heads;
   }
-  shape.ffn = config.integer("intermediate_size", 1, kWidestFfn);
+  if (is_mixture(shape.architecture)) {
+    shape.experts = read_experts(config, shape.architecture);
+    shape.ffn = shape.experts->per_token * shape.experts->width + shape.experts->shared;
+  } else {
+    shape.ffn = config.integer("intermediate_size", 1, kWidestFfn);
+  }
   shape.vocabulary = config.integer("vocab_size", 1, kMostTokens);
-  shape.max_sequence = config.integer("max_position_embeddings", 1, kLongest);
+  if (shape.architecture != Architecture::kQwen2Moe || present(config, "max_position_embeddings")) {
+    shape.max_sequence = config.integer("max_position_embeddings", 1, kLongest);
+  }
   shape.tied = flag(config, "tie_word_embeddings", false);
-  shape.qk_norm = shape.architecture == Architecture::kQwen3;
+  shape.qk_norm =
+      shape.architecture == Architecture::kQwen3 || shape.architecture == Architecture::kQwen3Moe;
   read_biases(config, shape);
   shape.window = read_window(config, shape);
 }
@@ -305,7 +369,7 @@ Shape read_config(const Node& document, const std::string& name) {
   Shape shape;
   shape.name = name;
   shape.architecture = read_architecture(config);
-  refuse_other_models(config);
+  refuse_other_models(config, shape.architecture);
   if (shape.architecture == Architecture::kGpt2) {
     read_gpt2(config, shape);
   } else {

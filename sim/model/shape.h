@@ -2,16 +2,19 @@
 //
 // Everything that parameters, FLOPs and bytes depend on, and nothing else: no precision (that is
 // the workload's), no rotary scaling, no generation settings. All layers of a Shape are alike.
-// Symbols in formulas: L layers, h hidden, a heads, g kv_heads, p head_dim, f ffn, V vocabulary.
+// Symbols in formulas: L layers, h hidden, a heads, g kv_heads, p head_dim, f ffn, V vocabulary;
+// of mixtures E experts, k of them a token.
 //
-// Five architectures, as transformers implements them:
+// Eight architectures, as transformers implements them:
 //   llama, mistral   RMS norms, gated MLP (SwiGLU), no biases unless the file asks for them (llama)
 //   qwen2            the same with biases on q, k, v, which no field of its file announces
 //   qwen3            the same with norms over each head of q and k, no biases
 //   gpt2             layer norms with bias, GELU, biases everywhere, learned positions, tied head
-// Left out, and refused by name: mixtures of experts, encoders, vision towers, quantised
-// checkpoints, heads other than a language model's, files whose layers differ (a window in some of
-// them only).
+//   mixtral          mistral with E experts in the place of the MLP, k of them a token
+//   qwen2_moe        qwen2 likewise, and an expert that every token passes, behind a gate
+//   qwen3_moe        qwen3 likewise, without that one
+// Left out, and refused by name: encoders, vision towers, quantised checkpoints, heads other than a
+// language model's, files whose layers differ (a window, or experts, in some of them only).
 #pragma once
 
 #include <cstdint>
@@ -23,10 +26,28 @@
 
 namespace offsim::model {
 
-enum class Architecture : std::uint8_t { kGpt2, kLlama, kMistral, kQwen2, kQwen3 };
+enum class Architecture : std::uint8_t {
+  kGpt2,
+  kLlama,
+  kMistral,
+  kQwen2,
+  kQwen3,
+  kMixtral,
+  kQwen2Moe,
+  kQwen3Moe
+};
 enum class Norm : std::uint8_t { kRms, kLayer };  // a layer norm has a bias, an RMS norm has none
 
 std::string_view to_string(Architecture architecture);  // "gpt2", as model_type spells it
+
+// The experts of every layer: gated MLPs in the place of one.
+struct Experts {
+  std::int64_t count = 0;      // E
+  std::int64_t per_token = 0;  // k
+  std::int64_t width = 0;      // between an expert's matrices
+  std::int64_t shared = 0;     // of the expert that every token passes; 0: there is none
+  bool normalized = false;     // a token's k weights are divided by their sum
+};
 
 struct Shape {
   std::string name;  // the file's name without .json, or its folder's when that is config.json
@@ -36,7 +57,8 @@ struct Shape {
   std::int64_t heads = 0;              // a
   std::int64_t kv_heads = 0;           // g, divides a
   std::int64_t head_dim = 0;           // p; a p need not be h (qwen3)
-  std::int64_t ffn = 0;                // f, the width between the MLP's matrices
+  std::int64_t ffn = 0;                // f, the width between the MLP's matrices; of a mixture what
+                                       // a token passes: k width + shared
   std::int64_t vocabulary = 0;         // V, rows of the embedding
   std::int64_t positions = 0;          // rows of the learned position table (gpt2); 0: rotary
   std::int64_t max_sequence = 0;       // the longest sequence the file declares
@@ -49,6 +71,7 @@ struct Shape {
   bool output_bias = false;  // on the attention output projection
   bool mlp_bias = false;     // on every matrix of the MLP
   bool qk_norm = false;      // two RMS norms of p elements a layer (qwen3)
+  std::optional<Experts> experts = {};
 
   std::int64_t query_width() const { return heads * head_dim; }  // a p
   std::int64_t kv_width() const { return kv_heads * head_dim; }  // g p

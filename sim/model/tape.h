@@ -51,6 +51,16 @@ class Tape {
   void attention(Batch batch, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim);
   void residual_add(std::int64_t n);
   void silu_and_product(std::int64_t n);
+  // A mixture's router on rows of `in`: scores of all experts, the k best of each row. `first`: the
+  // first reader of the norm's result. `wide`: the weights stay fp32 (mixtral).
+  void route(std::int64_t rows, std::int64_t in, const Experts& experts, bool first, bool wide);
+  // transformers' grouped_mm: k copies of each row, sorted by expert, through two grouped products,
+  // weighted, sorted back and summed. Under autocast all of it is fp32: grouped products are not
+  // cast, and PyTorch loops over the experts. Cleared are rows that no expert here owns (expert
+  // parallelism); it is done always. Left out: that the fp32 loop waits for the experts' sizes.
+  void experts(std::int64_t rows, std::int64_t in, const Experts& experts, bool wide);
+  // An n-element result times a gate of one number a row, added to another.
+  void gate_and_add(std::int64_t rows, std::int64_t n);
   void gelu_new(std::int64_t n);
   void embedding(std::int64_t rows, std::int64_t width, std::int64_t vocabulary, bool positions);
   // Shift, fp32 copy of the logits, log-softmax, negative log-likelihood over rows x vocabulary.
@@ -75,6 +85,8 @@ class Tape {
                       int count = 1);
   static void tiny(std::vector<Kernel>& list, int count);
   void product(std::vector<Kernel>& list, std::int64_t m, std::int64_t n, std::int64_t k) const;
+  void grouped_product(std::int64_t rows, std::int64_t in, std::int64_t out, std::int64_t experts);
+  void cleared(std::vector<Kernel>& list, std::int64_t n);
 
   // Where a module begins; of it only the names and sizes are filled in.
   struct Mark {

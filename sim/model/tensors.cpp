@@ -21,6 +21,10 @@ class Inventory {
   void vector(const char* name, const char* kind, std::int64_t size) {
     tensors_.push_back({prefix_ + name + kind, size, 1, group_, layer_, false});
   }
+  // A parameter of a module without a Linear of its own, all experts' matrices in one.
+  void stacked(const char* name, std::int64_t count, std::int64_t rows, std::int64_t cols) {
+    tensors_.push_back({prefix_ + name, count * rows, cols, group_, layer_, true});
+  }
   // Linear layers of PyTorch store [out, in]; gpt2's Conv1D stores [in, out].
   void linear(const char* name, std::int64_t in, std::int64_t out, bool bias) {
     matrix(name, out, in);
@@ -58,6 +62,31 @@ std::vector<Tensor> gpt2_layer(const Shape& s, std::int64_t layer) {
   return std::move(in).take();
 }
 
+void gated_mlp(Inventory& in, const Shape& s) {
+  in.linear("mlp.gate_proj", s.hidden, s.ffn, s.mlp_bias);
+  in.linear("mlp.up_proj", s.hidden, s.ffn, s.mlp_bias);
+  in.linear("mlp.down_proj", s.ffn, s.hidden, s.mlp_bias);
+}
+
+void mixture(Inventory& in, const Shape& s) {
+  const Experts& e = *s.experts;
+  const bool experts_first = s.architecture == Architecture::kQwen3Moe;
+  if (!experts_first) {
+    in.matrix("mlp.gate", e.count, s.hidden);
+  }
+  in.stacked("mlp.experts.gate_up_proj", e.count, 2 * e.width, s.hidden);
+  in.stacked("mlp.experts.down_proj", e.count, s.hidden, e.width);
+  if (experts_first) {
+    in.matrix("mlp.gate", e.count, s.hidden);
+  }
+  if (e.shared > 0) {
+    in.linear("mlp.shared_expert.gate_proj", s.hidden, e.shared, false);
+    in.linear("mlp.shared_expert.up_proj", s.hidden, e.shared, false);
+    in.linear("mlp.shared_expert.down_proj", e.shared, s.hidden, false);
+    in.linear("mlp.shared_expert_gate", s.hidden, 1, false);
+  }
+}
+
 std::vector<Tensor> llama_layer(const Shape& s, std::int64_t layer) {
   Inventory in(fmt::format("model.layers.{}.", layer), Group::kLayer, layer);
   in.linear("self_attn.q_proj", s.hidden, s.query_width(), s.qkv_bias);
@@ -68,9 +97,7 @@ std::vector<Tensor> llama_layer(const Shape& s, std::int64_t layer) {
     in.norm("self_attn.q_norm", s.norm, s.head_dim);
     in.norm("self_attn.k_norm", s.norm, s.head_dim);
   }
-  in.linear("mlp.gate_proj", s.hidden, s.ffn, s.mlp_bias);
-  in.linear("mlp.up_proj", s.hidden, s.ffn, s.mlp_bias);
-  in.linear("mlp.down_proj", s.ffn, s.hidden, s.mlp_bias);
+  s.experts ? mixture(in, s) : gated_mlp(in, s);
   in.norm("input_layernorm", s.norm, s.hidden);
   in.norm("post_attention_layernorm", s.norm, s.hidden);
   return std::move(in).take();
@@ -148,6 +175,14 @@ std::int64_t head_parameters(const Shape& shape) { return count(head_tensors(sha
 
 std::int64_t parameters(const Shape& shape) {
   return shape.layers * layer_parameters(shape) + count(outer_tensors(shape));
+}
+
+std::int64_t active_parameters(const Shape& shape) {
+  if (!shape.experts) {
+    return parameters(shape);
+  }
+  const Experts& e = *shape.experts;
+  return parameters(shape) - shape.layers * (e.count - e.per_token) * 3 * shape.hidden * e.width;
 }
 
 Tensor largest_tensor(const Shape& shape) {

@@ -7,8 +7,10 @@
 // transformers, src/transformers/models/*/modeling_*.py.
 //
 // Parameters of a dense SwiGLU layer: 2 h a p (q, o) + 2 h g p (k, v) + 3 h f + 2 h (norms), plus
-// biases a p + 2 g p (qwen2) or norms 2 p (qwen3). GELU: 2 h f and biases. Model: L layers + V h
-// (embedding) + V h (head, unless tied) + final norm + positions h.
+// biases a p + 2 g p (qwen2) or norms 2 p (qwen3). GELU: 2 h f and biases. A mixture has, for the
+// MLP's 3 h f, E h (router) + 3 E h w (two tensors of all experts: transformers 5; in 4 it was 3
+// an expert) and of qwen2_moe 3 h f_shared + h. Model: L layers + V h (embedding) + V h (head,
+// unless tied) + final norm + positions h.
 // Left out: buffers (gpt2's masks, rotary frequencies), which are not trained.
 #pragma once
 
@@ -52,6 +54,8 @@ std::int64_t embedding_parameters(const Shape& shape);  // token table and gpt2'
 std::int64_t final_norm_parameters(const Shape& shape);
 std::int64_t head_parameters(const Shape& shape);  // 0 when tied
 std::int64_t parameters(const Shape& shape);       // all of them, each counted once
+// Those that one token uses: k of the E experts, embedding and head included.
+std::int64_t active_parameters(const Shape& shape);
 // The largest tensor, the first of them when several are alike.
 Tensor largest_tensor(const Shape& shape);
 

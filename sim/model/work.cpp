@@ -1,5 +1,6 @@
 #include "sim/model/work.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "sim/base/error.h"
@@ -83,24 +84,74 @@ void mlp_block(Tape& tape, const Shape& shape, std::int64_t tokens) {
   tape.residual_add(tokens * shape.hidden);
 }
 
+void mixture_block(Tape& tape, const Shape& shape, std::int64_t tokens) {
+  const Experts& e = *shape.experts;
+  const std::int64_t h = shape.hidden;
+  const bool mixtral = shape.architecture == Architecture::kMixtral;
+  norm(tape, shape, tokens, "post_attention_layernorm", 1);
+  if (e.shared > 0) {
+    linear(tape, "shared_expert.gate_proj", tokens, h, e.shared, false, Tape::Input::kWide, 3);
+    linear(tape, "shared_expert.up_proj", tokens, h, e.shared, false, Tape::Input::kWideAgain, 2);
+    tape.silu_and_product(tokens * e.shared);
+    linear(tape, "shared_expert.down_proj", tokens, e.shared, h, false, Tape::Input::kNarrow);
+  }
+  tape.module("mlp.gate", {e.count * h}, e.shared > 0 ? 1 : 2);
+  tape.route(tokens, h, e, e.shared == 0, mixtral);
+  tape.module("mlp.experts", {e.count * 2 * e.width * h, e.count * h * e.width});
+  tape.experts(tokens, h, e, mixtral);
+  if (e.shared > 0) {
+    linear(tape, "shared_expert_gate", tokens, h, 1, false, Tape::Input::kWideAgain);
+    tape.gate_and_add(tokens, tokens * h);
+  }
+  tape.residual_add(tokens * h);
+}
+
+struct Peaks {
+  std::int64_t forward_extra, forward_alone, backward_extra;
+};
+
+Peaks mlp_peaks(const Tape& tape, const Shape& shape, std::int64_t tokens) {
+  const std::int64_t wide_mlp = tape.act() * tokens * shape.ffn;
+  const std::int64_t hidden = tape.residual() * tokens * shape.hidden;
+  // While the MLP runs: gated, silu(gate), up and their product; else the products of gelu_new. Its
+  // input and the residual.
+  const std::int64_t alive = shape.gated_mlp ? 3 : (tape.residual() > tape.act() ? 7 : 4);
+  // While the MLP's backward runs: the gradients of the product, gate and up, beside the
+  // residual's.
+  return {2 * hidden, alive * wide_mlp + 3 * hidden, 3 * wide_mlp + hidden};
+}
+
+Peaks mixture_peaks(const Tape& tape, const Shape& shape, std::int64_t tokens) {
+  const Experts& e = *shape.experts;
+  const std::int64_t hidden = tape.residual() * tokens * shape.hidden;
+  const std::int64_t rows = e.per_token * hidden;
+  const std::int64_t wide = tape.residual() * tokens * e.per_token * e.width;
+  const bool widens = shape.architecture == Architecture::kMixtral && tape.residual() == 2;
+  const std::int64_t weighted = (widens ? 2 : 1) * rows;
+  // Weighted rows and their order back; that, or both halves twice (cleared is a copy), beside the
+  // sorted rows. Backward likewise.
+  const std::int64_t last = 2 * weighted;
+  return {2 * hidden + last, std::max(4 * wide, rows + last) + rows + 3 * hidden,
+          std::max(4 * wide, rows + last) + hidden};
+}
+
 Piece layer_piece(const Shape& shape, Batch batch, Numerics numerics, Bytes& cast,
                   Work& recompute) {
   Tape tape(numerics);
   attention_block(tape, shape, batch);
-  mlp_block(tape, shape, batch.tokens());
+  if (shape.experts) {
+    mixture_block(tape, shape, batch.tokens());
+  } else {
+    mlp_block(tape, shape, batch.tokens());
+  }
   Piece piece;
   piece.saved = Bytes(tape.saved());
   cast = Bytes(tape.cast_weights());
-  const std::int64_t wide_mlp = tape.act() * batch.tokens() * shape.ffn;
-  const std::int64_t hidden = tape.residual() * batch.tokens() * shape.hidden;
-  // While the MLP runs: gated, silu(gate), up and their product; else the products of gelu_new. Its
-  // input and the residual.
-  const std::int64_t alive = shape.gated_mlp ? 3 : (numerics == Numerics::kAutocast ? 7 : 4);
-  piece.forward_extra = Bytes(2 * hidden);
-  piece.forward_alone = Bytes(alive * wide_mlp + 3 * hidden);
-  // While the MLP's backward runs: the gradients of the product, gate and up, beside the
-  // residual's.
-  piece.backward_extra = Bytes(3 * wide_mlp + hidden);
+  const Peaks peaks = shape.experts ? mixture_peaks(tape, shape, batch.tokens())
+                                    : mlp_peaks(tape, shape, batch.tokens());
+  piece.forward_extra = Bytes(peaks.forward_extra);
+  piece.forward_alone = Bytes(peaks.forward_alone);
+  piece.backward_extra = Bytes(peaks.backward_extra);
   piece.modules = tape.modules();
   recompute = named("layer recompute", tape.recompute());
   piece.forward = named("layer forward", tape.take_forward());

@@ -111,20 +111,18 @@ INSTANTIATE_TEST_SUITE_P(Numbers, BadEdit, testing::ValuesIn(kNumbers));
 const Edit kOtherModels[] = {
     {R"("model_type": "llama")", R"("model_type": "gemma2")",
      "bad.json:2:17: architecture 'gemma2' is not supported yet; expected one of gpt2, llama, "
-     "mistral, "
-     "qwen2, qwen3"},
+     "mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe"},
     {R"("model_type": "llama")", R"("model_type": "Llama")",
      "bad.json:2:17: architecture 'Llama' is not supported yet; expected one of gpt2, llama, "
-     "mistral, "
-     "qwen2, qwen3"},
+     "mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe"},
     {R"("model_type": "llama")", R"("model_type": "x\ny")",
      "bad.json:2:17: architecture 'x?y' is not supported yet; expected one of gpt2, llama, "
-     "mistral, "
-     "qwen2, qwen3"},
+     "mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe"},
     {R"("model_type": "llama")", R"("model_type": ["llama"])",
      "bad.json:2:17: model_type is a list; expected a single value"},
     {R"("model_type": "llama",)", "",
-     "bad.json:1:1: model_type is missing; expected one of gpt2, llama, mistral, qwen2, qwen3"},
+     "bad.json:1:1: model_type is missing; expected one of gpt2, llama, mistral, mixtral, "
+     "qwen2, qwen2_moe, qwen3, qwen3_moe"},
     {R"("model_type": "llama",)", R"("quantization_config": {"bits": 4}, "model_type": "llama",)",
      "bad.json:2:26: a quantised checkpoint is not supported: only adapters on it can be trained; "
      "expected the config.json of the unquantised model"},
@@ -220,11 +218,39 @@ const Whole kFormats[] = {
     {R"({"zero_optimization": {"stage": 3}})",
      "bad.json:1:1: this is a DeepSpeed configuration" WITH_MODEL_TYPE},
     {"{}",
-     "bad.json:1:1: model_type is missing; expected one of gpt2, llama, mistral, qwen2, qwen3"},
+     "bad.json:1:1: model_type is missing; expected one of gpt2, llama, mistral, mixtral, "
+     "qwen2, qwen2_moe, qwen3, qwen3_moe"},
     {"[]", "bad.json:1:1: this file is a list; expected a map"},
     {"llama", "bad.json:1:1: this file is 'llama'; expected a map"},
 };
 INSTANTIATE_TEST_SUITE_P(Formats, OtherFormat, testing::ValuesIn(kFormats));
+
+// qwen3_moe: layers that are not alike, more experts a token than there are.
+struct MixtureEdit {
+  const char* more;  // keys behind the others
+  const char* message;
+};
+void PrintTo(const MixtureEdit& edit, std::ostream* out) { *out << edit.more; }
+class BadMixture : public testing::TestWithParam<MixtureEdit> {};
+TEST_P(BadMixture, IsRefused) {
+  const std::string good = good_with(
+      R"("model_type": "llama",)",
+      R"("model_type": "qwen3_moe", "head_dim": 8, "num_experts": 8, "moe_intermediate_size": 9,)");
+  EXPECT_EQ(message(good.substr(0, good.size() - 1) + GetParam().more + "}"), GetParam().message);
+}
+const MixtureEdit kMixtures[] = {
+    {R"(, "num_experts_per_tok": 2)", "accepted"},
+    {"", "bad.json:1:1: num_experts_per_tok is missing; expected it in this map"},
+    {R"(, "num_experts_per_token": 2)",
+     "bad.json:12:28: unknown key 'num_experts_per_token'; did you mean 'num_experts_per_tok'?"},
+    {R"(, "num_experts_per_tok": 9)",
+     "bad.json:12:26: a token passes 9 of 8 experts; expected at most 8"},
+    {R"(, "num_experts_per_tok": 2, "decoder_sparse_step": 2)",
+     "bad.json:12:52: only some layers have experts; expected layers that are all alike: 1"},
+    {R"(, "num_experts_per_tok": 2, "mlp_only_layers": [0])",
+     "bad.json:12:48: only some layers have experts; expected layers that are all alike: []"},
+};
+INSTANTIATE_TEST_SUITE_P(Mixtures, BadMixture, testing::ValuesIn(kMixtures));
 
 // Real files of architectures that are not there yet.
 class Refused : public testing::TestWithParam<std::pair<const char*, const char*>> {};
@@ -232,7 +258,8 @@ TEST_P(Refused, ByTheNameOfItsArchitecture) {
   const auto& [name, type] = GetParam();
   const std::string path = fmt::format("{}/tests/model/refused/{}.json", OFFSIM_SOURCE_DIR, name);
   const std::string expected = fmt::format(
-      "architecture '{}' is not supported yet; expected one of gpt2, llama, mistral, qwen2, qwen3",
+      "architecture '{}' is not supported yet; expected one of gpt2, llama, mistral, mixtral, "
+      "qwen2, qwen2_moe, qwen3, qwen3_moe",
       type);
   try {
     read_config(path);
@@ -247,9 +274,9 @@ INSTANTIATE_TEST_SUITE_P(
     Files, Refused,
     testing::Values(std::pair("deepseek-v3", "deepseek_v3"), std::pair("gemma-2-9b", "gemma2"),
                     std::pair("gemma-3-4b", "gemma3"), std::pair("gpt-neox-20b", "gpt_neox"),
-                    std::pair("gpt-oss-20b", "gpt_oss"), std::pair("mixtral-8x7b", "mixtral"),
-                    std::pair("opt-1.3b", "opt"), std::pair("phi-4", "phi3"),
-                    std::pair("qwen2.5-vl-7b", "qwen2_5_vl"), std::pair("t5-3b", "t5")));
+                    std::pair("gpt-oss-20b", "gpt_oss"), std::pair("opt-1.3b", "opt"),
+                    std::pair("phi-4", "phi3"), std::pair("qwen2.5-vl-7b", "qwen2_5_vl"),
+                    std::pair("t5-3b", "t5")));
 
 }  // namespace
 }  // namespace offsim::model

@@ -17,7 +17,7 @@ struct Model {
 };
 
 // Sums over the tensors of the published checkpoints, tied heads once; for the two measured shapes
-// (llama-1b-24x2048, llama-3b-28x3072) what PyTorch counts.
+// (llama-1b-24x2048, llama-3b-28x3072) and those cut to some layers what PyTorch counts.
 constexpr Model kModels[] = {
     {"gpt2", 124'439'808},
     {"gpt2-medium", 354'823'168},
@@ -49,6 +49,14 @@ constexpr Model kModels[] = {
     {"qwen3-8b", 8'190'735'360},
     {"qwen3-14b", 14'768'307'200},
     {"qwen3-32b", 32'762'123'264},
+    {"mixtral-8x7b", 46'702'792'704},
+    {"qwen1.5-moe-a2.7b", 14'315'784'192},
+    {"qwen3-30b-a3b", 30'532'122'624},
+    {"qwen3-235b-a22b", 235'093'634'560},
+    {"mixtral-8x7b-3l", 4'615'958'528},
+    {"mixtral-8x7b-6l", 8'969'768'960},
+    {"qwen1.5-moe-12l", 7'469'058'048},
+    {"qwen3-moe-12l", 8'099'779'584},
 };
 
 class Models : public testing::TestWithParam<Model> {};

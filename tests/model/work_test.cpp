@@ -9,98 +9,14 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
-#include <sstream>
-
-#include "sim/base/config.h"
 #include "tests/model/fixture.h"
+#include "tests/model/profiles.h"
 
 namespace offsim::model {
 namespace {
 
-constexpr Batch kBatch{8, 1024};
-constexpr std::int64_t kLayers = 4;
-
-// The configurations of kernels/measure_torch.py.
-Shape shape_of(const std::string& name) {
-  Shape s;
-  s.layers = kLayers;
-  s.hidden = 2048;
-  s.heads = 16;
-  s.kv_heads = name == "llama-2048" ? 16 : 4;
-  s.head_dim = 128;
-  s.ffn = 5504;
-  s.vocabulary = 32000;
-  s.qkv_bias = name.starts_with("qwen2");
-  s.qk_norm = name.starts_with("qwen3");
-  if (name == "llama-3072-gqa") {
-    s.hidden = 3072;
-    s.heads = 24;
-    s.kv_heads = 8;
-    s.ffn = 8192;
-  } else if (name == "gpt2-1024") {
-    s.hidden = 1024;
-    s.kv_heads = 16;
-    s.head_dim = 64;
-    s.ffn = 4096;
-    s.positions = 1024;
-    s.norm = Norm::kLayer;
-    s.gated_mlp = false;
-    s.tied = s.fused_qkv = s.qkv_bias = s.output_bias = s.mlp_bias = true;
-  }
-  return s;
-}
-
-std::vector<nlohmann::json> records(bool checkpointing) {
-  std::istringstream lines(read_file(OFFSIM_SOURCE_DIR "/hardware/measured/raw/h200-layers.jsonl"));
-  std::vector<nlohmann::json> out;
-  for (std::string line; std::getline(lines, line);) {
-    nlohmann::json record = nlohmann::json::parse(line);
-    if (record["kind"] == "layers" && record["ckpt"] == checkpointing) {
-      out.push_back(record);
-    }
-  }
-  return out;
-}
-
-struct Case {
-  nlohmann::json record;
-  std::string name;
-  Pieces pieces;
-
-  explicit Case(const nlohmann::json& r)
-      : record(r),
-        name(r["model"].get<std::string>() + " " + r["mode"].get<std::string>()),
-        pieces(model::pieces(shape_of(r["model"]), kBatch,
-                             r["mode"] == "autocast" ? Numerics::kAutocast : Numerics::kPure16)) {}
-
-  std::vector<std::int64_t> marks() const { return record["memory"]["marks"]; }
-  // Bytes that each layer's forward left allocated. In pure bf16 the first and the last one's also
-  // hold the residual stream's tensor for a caller's local variable, so the least is the steady
-  // one.
-  std::int64_t least_step() const {
-    const std::vector<std::int64_t> m = marks();
-    std::int64_t least = m[1] - m[0];
-    for (std::size_t i = 2; i <= static_cast<std::size_t>(kLayers); ++i) {
-      least = std::min(least, m[i] - m[i - 1]);
-    }
-    return least;
-  }
-
-  template <class Of>
-  double pass(Of of) const {
-    return static_cast<double>(of(pieces.embedding)) +
-           static_cast<double>(kLayers) * static_cast<double>(of(pieces.layer)) +
-           static_cast<double>(of(pieces.head));
-  }
-};
-
 std::vector<Case> cases(bool checkpointing) {
-  std::vector<Case> out;
-  for (const nlohmann::json& record : records(checkpointing)) {
-    out.emplace_back(record);
-  }
+  std::vector<Case> out = profiled("h200-layers.jsonl", checkpointing);
   EXPECT_EQ(out.size(), 10U);
   return out;
 }
@@ -125,8 +41,7 @@ TEST(SavedBytes, OfAWholeForwardAreAsMeasuredWithinTwoPerMille) {
     const double modelled = c.pass([](const Piece& piece) {
       return piece.saved.value;
     }) + static_cast<double>(kLayers * c.pieces.cast_layer.value + c.pieces.cast_head.value);
-    const nlohmann::json& memory = c.record["memory"];
-    const double measured = memory["after_forward"].get<double>() - memory["before"].get<double>();
+    const double measured = c.after_forward - c.before;
     EXPECT_NEAR(modelled / measured, 1, 0.002) << c.name;
   }
 }
@@ -160,68 +75,12 @@ TEST(SavedBytes, OfALlamaLayerAreThoseOfItsFormula) {
 
 // --- profiles
 
-enum class Family { kProduct, kAttention, kOther };
-
-Family family_of(const std::string& kernel) {
-  if (kernel.starts_with("nvjet") || kernel.find("cutlass") != std::string::npos) {
-    return Family::kProduct;
-  }
-  const bool attention =
-      kernel.starts_with("cudnn_generated") || kernel.find("cudnn::fusion") != std::string::npos;
-  return attention ? Family::kAttention : Family::kOther;
-}
-
-struct Profile {
-  double launches = 0;  // all of a pass
-  double products = 0;
-  double other_s = 0;  // of kernels that are neither products nor attention
-};
-
-// Rows are [name, count a pass, microseconds a pass].
-Profile profile(const nlohmann::json& rows) {
-  Profile p;
-  for (const nlohmann::json& row : rows) {
-    const std::string kernel = row[0];
-    if (kernel.starts_with("Memset")) {  // of matrix products, left out
-      continue;
-    }
-    p.launches += row[1].get<double>();
-    p.products += family_of(kernel) == Family::kProduct ? row[1].get<double>() : 0;
-    p.other_s += family_of(kernel) == Family::kOther ? row[2].get<double>() * 1e-6 : 0;
-  }
-  return p;
-}
-
-// What the H200 of that file moves and finds (its elementwise records), without any fit to the
-// layers.
-double other_seconds(const Work& work) {
-  constexpr double kBytesPerS = 4.2e12;
-  constexpr double kIndexedPerS = 330e9;
-  constexpr double kFloorS = 1e-6;
-  double sum = 0;
-  for (const Kernel& kernel : work.kernels) {
-    if (kernel.kind == Kernel::Kind::kElementwise) {
-      sum += kernel.count * std::max({kFloorS, static_cast<double>(kernel.bytes) / kBytesPerS,
-                                      static_cast<double>(kernel.indexed) / kIndexedPerS});
-    }
-  }
-  return sum;
-}
-
-std::int64_t products(const Work& work) {
-  std::int64_t sum = 0;
-  for (const Kernel& kernel : work.kernels) {
-    sum += kernel.kind == Kernel::Kind::kGemm ? kernel.count : 0;
-  }
-  return sum;
-}
-
 TEST(Launches, OfAPassAreAsProfiledWithinThreePercent) {
   for (const Case& c : cases(false)) {
     const double forward = c.pass([](const Piece& piece) { return piece.forward.launches(); });
     const double backward = c.pass([](const Piece& piece) { return piece.backward.launches(); });
-    EXPECT_NEAR(forward / profile(c.record["forward_kernels"]).launches, 1, 0.03) << c.name;
-    EXPECT_NEAR(backward / profile(c.record["backward_kernels"]).launches, 1, 0.03) << c.name;
+    EXPECT_NEAR(forward / c.forward.launches, 1, 0.03) << c.name;
+    EXPECT_NEAR(backward / c.backward.launches, 1, 0.03) << c.name;
   }
 }
 
@@ -230,10 +89,9 @@ TEST(Launches, OfProductsAreAsProfiledExactly) {
   for (const Case& c : cases(false)) {
     const bool rotary = !c.name.starts_with("gpt2");
     EXPECT_EQ(c.pass([](const Piece& p) { return products(p.forward); }) + (rotary ? 1 : 0),
-              profile(c.record["forward_kernels"]).products)
+              c.forward.products)
         << c.name;
-    EXPECT_EQ(c.pass([](const Piece& p) { return products(p.backward); }),
-              profile(c.record["backward_kernels"]).products)
+    EXPECT_EQ(c.pass([](const Piece& p) { return products(p.backward); }), c.backward.products)
         << c.name;
   }
 }
@@ -244,8 +102,8 @@ TEST(Launches, OfRecomputationAreAsProfiled) {
   const std::vector<Case> plain = cases(false);
   const std::vector<Case> checkpointed = cases(true);
   for (std::size_t i = 0; i < plain.size(); ++i) {
-    const Profile without = profile(plain[i].record["backward_kernels"]);
-    const Profile with = profile(checkpointed[i].record["backward_kernels"]);
+    const Profile without = plain[i].backward;
+    const Profile with = checkpointed[i].backward;
     const Work& again = plain[i].pieces.recompute;
     EXPECT_EQ(products(again) * kLayers, with.products - without.products) << plain[i].name;
     EXPECT_NEAR(
@@ -260,8 +118,8 @@ TEST(Elementwise, TimeOfAPassIsAsProfiledWithinFifteenPercent) {
     const double forward = c.pass([](const Piece& piece) { return other_seconds(piece.forward); });
     const double backward =
         c.pass([](const Piece& piece) { return other_seconds(piece.backward); });
-    EXPECT_NEAR(forward / profile(c.record["forward_kernels"]).other_s, 1, 0.15) << c.name;
-    EXPECT_NEAR(backward / profile(c.record["backward_kernels"]).other_s, 1, 0.15) << c.name;
+    EXPECT_NEAR(forward / c.forward.other_s, 1, 0.15) << c.name;
+    EXPECT_NEAR(backward / c.backward.other_s, 1, 0.15) << c.name;
   }
 }
 
