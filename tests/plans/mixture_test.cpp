@@ -1,0 +1,56 @@
+// Do all experts travel, although a token passes a few of them?
+#include <gtest/gtest.h>
+
+#include "tests/plans/jobs.h"
+
+namespace offsim::plans {
+namespace {
+
+model::Shape mixture() {
+  model::Shape s = tiny_shape();
+  s.architecture = model::Architecture::kMixtral;
+  s.experts = model::Experts{.count = 8, .per_token = 2, .width = 32, .normalized = true};
+  s.ffn = 2 * 32;
+  return s;
+}
+
+constexpr Workload kWork{.micro_batch = 2, .sequence = 128};
+
+TEST(Experts, AllOfThemCrossTheLinkWithEveryPass) {
+  const model::Shape shape = mixture();
+  const double n = static_cast<double>(model::parameters(shape));
+  const double layers = 2.0 * static_cast<double>(model::layer_parameters(shape));
+  const runtime::StepTotals streamed = study::predict(job("megatrain", kWork, {}, shape)).totals;
+  EXPECT_EQ(streamed.h2d_bytes, 6 * layers + 2 * (n - layers));
+  EXPECT_EQ(streamed.d2h_bytes, 2 * n);
+  const Job offloading = job("zero2-offload", kWork, {}, shape);
+  const runtime::StepTotals offloaded = study::predict(offloading).totals;
+  EXPECT_EQ(offloaded.d2h_bytes, 4 * n);
+}
+
+TEST(Experts, AllOfThemAreHeldAndUpdated) {
+  Workload work = kWork;
+  work.precision = Precision::kBf16;
+  const study::Prediction p = study::predict(job("native", work, {}, mixture()));
+  std::int64_t states = 0;
+  for (const study::Tagged& tagged : p.pools.front().by_tag) {
+    states += tagged.tag == "Adam states" ? tagged.bytes.value : 0;
+  }
+  EXPECT_GE(states, 4 * model::parameters(mixture()));
+}
+
+// 6 N T counts what a token uses.
+TEST(Experts, PublishedTflopsCountThoseOfAToken) {
+  const study::Prediction p = study::predict(job("native", kWork, {}, mixture()));
+  const double tokens = 2 * 128;
+  const double operations = 6 * static_cast<double>(model::active_parameters(mixture())) * tokens;
+  EXPECT_NEAR(p.tflops_six_nd * 1e12 * p.step.value / operations, 1, 1e-9);
+}
+
+TEST(Experts, AreRefusedByRatel) {
+  const Job of = job("ratel", kWork, {}, mixture());
+  EXPECT_THROW(of.plan->check(of), InputError);
+}
+
+}  // namespace
+}  // namespace offsim::plans
