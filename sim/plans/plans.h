@@ -31,6 +31,10 @@ std::vector<OptionSpec> ratel_options();
 std::vector<std::string> check_ratel(const Job& job);
 void record_ratel(const Job& job, runtime::Recorder& gpu, int steps);
 
+std::vector<OptionSpec> teraio_options();
+std::vector<std::string> check_teraio(const Job& job);
+void record_teraio(const Job& job, runtime::Recorder& gpu, int steps);
+
 std::vector<OptionSpec> superoffload_options();
 std::vector<std::string> check_superoffload(const Job& job);
 void record_superoffload(const Job& job, runtime::Recorder& gpu, int steps);

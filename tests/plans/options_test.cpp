@@ -104,6 +104,8 @@ const std::map<std::string, Other> kOther{
     {"ratel.aio_block_size", {"4096"}},
     {"ratel.aio_queue_depth", {"1"}},
     {"ratel.aio_thread_count", {"1"}},
+    {"teraio.path", {"host"}},
+    {"teraio.host_memory", {"1e9"}},
     {"coherent-offload.access", {"managed"}},
     {"coherent-offload.gradients", {"gpu"}},
     {"mlx.compile", {"false"}},
