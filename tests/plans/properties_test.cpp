@@ -165,9 +165,21 @@ Job any_teraio(const model::Shape& shape) {
              {{"path", coin() ? "auto" : "host"}, {"host_memory", coin() ? "0" : "1e7"}}, shape, m);
 }
 
+Job any_zenflow(const model::Shape& shape) {
+  return job("zenflow", any_workload(),
+             {{"topk_ratio", *rc::gen::element("0", "0.1", "1")},
+              {"overlap_step", flag()},
+              {"pt_reserved_cores_perc", *rc::gen::element("0", "0.3", "1")},
+              {"full_warm_up_rounds", coin() ? "0" : "3"},
+              {"pin_memory", flag()},
+              {"overlap_comm", flag()},
+              {"reduce_bucket_size", any_count(200'000)}},
+             shape, any_machine());
+}
+
 Job any_job() {
   const model::Shape shape = any_shape();
-  switch (*rc::gen::inRange(0, 10)) {
+  switch (*rc::gen::inRange(0, 11)) {
     case 0:
       return job("native", any_workload(), {{"gradient_clipping", flag()}}, shape, any_machine());
     case 1:
@@ -186,6 +198,8 @@ Job any_job() {
       return any_memascend(shape);
     case 8:
       return any_teraio(shape);
+    case 9:
+      return any_zenflow(shape);
     default:
       return job("megatrain", any_workload(),
                  {{"checkpoint_interval", std::to_string(*rc::gen::inRange(1, 10))},
