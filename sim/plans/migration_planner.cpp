@@ -77,7 +77,8 @@ class Greedy {
   };
 
   std::size_t at(std::int64_t operation) const {
-    return static_cast<std::size_t>(operation) % operations_;
+    const auto i = static_cast<std::size_t>(operation);
+    return i < operations_ ? i : i - operations_;
   }
   double write_seconds(const Migration& move) const {
     return (periods_[move.period].size / demand_.targets[move.target].write).value;

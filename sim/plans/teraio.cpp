@@ -89,7 +89,7 @@ MemoryDemand demand(const Job& job, const StepLifetimes& step) {
   return d;
 }
 
-// Its time grows faster than this sum; about ten seconds.
+// Its time grows a little faster than this sum: some seconds at the most.
 void check_size(const std::vector<InactivePeriod>& periods) {
   constexpr std::int64_t kMost = 4'000'000;
   std::int64_t sum = 0;
