@@ -347,7 +347,12 @@ std::vector<std::string> check_teraio(const Job& job) {
                      fmt::format("{} has no GPUDirect", job.machine.accelerator.name),
                      "expected path auto or host");
   }
-  return {};
+  std::vector<std::string> warnings;
+  if (targets(job).size() <= kHostMemory) {
+    warn_without_effect(warnings, job, "there is none, or the drive alone fills the link",
+                        {"host_memory"});
+  }
+  return warnings;
 }
 
 void record_teraio(const Job& job, Recorder& gpu, int steps) {

@@ -187,6 +187,18 @@ TEST(Teraio, DoesNotFitWhereNoPlanDoes) {
   EXPECT_TRUE(p.pool("nvme")->fits());
 }
 
+TEST(TeraioWarns, OfHostMemoryThatTheLinkHasNoRoomFor) {
+  const auto warnings = [](double rate) {
+    Job of = teraio(few(), {}, {{"host_memory", "1e9"}});
+    of.machine.drives = {slow_drive(rate)};
+    return of.plan->check(of);
+  };
+  EXPECT_THAT(warnings(9e9), testing::IsEmpty());
+  EXPECT_THAT(warnings(20e9),
+              testing::ElementsAre("teraio.host_memory has no effect: there is none, or the drive "
+                                   "alone fills the link"));
+}
+
 std::string refusal(const Job& of) {
   return message_of([&] { study::predict(of); });
 }

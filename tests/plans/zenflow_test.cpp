@@ -177,6 +177,23 @@ TEST(ZenFlowOverlap, IsFasterThanStage2WhereTheIntervalIsLong) {
   EXPECT_LT(mean, stage2);
 }
 
+// What is shared with a process is pinned no more.
+TEST(ZenFlowOverlap, SendsGradientsToPageableMemory) {
+  for (const bool beside : {false, true}) {
+    const runtime::Program program =
+        recorded(zenflow(interval(2), {{"overlap_step", beside ? "true" : "false"}}));
+    int sent = 0;
+    for (const Call& call : step_of(program)) {
+      const auto* copy = std::get_if<runtime::Copy>(&call);
+      if (copy != nullptr && copy->what == "fp32 gradients") {
+        ++sent;
+        EXPECT_EQ(copy->to, beside ? runtime::Space::kPageable : runtime::Space::kPinned);
+      }
+    }
+    EXPECT_EQ(sent, kTensors);
+  }
+}
+
 // --- refusals, as configure_zenflow's
 
 std::string refusal(std::int64_t k, const Given& options) {
