@@ -142,6 +142,7 @@ Accelerator read_accelerator(View map, FigureReader& figures, const FindLike& fi
   a.vendor = map.text("vendor");
   a.multiprocessors = static_cast<int>(map.integer("multiprocessors", 1, 10'000));
   a.unified = map.boolean("unified", false);
+  a.gpudirect = map.boolean("gpudirect", true);
   a.memory = figures.bytes(map, "memory");
   a.sustained = figures.number(map, "sustained");
   a.kernel_floor = figures.time(map, "kernel_floor");

@@ -40,6 +40,7 @@ struct Accelerator {
                                                  // runs at the fp32 rate (bf16 on a V100)
   int multiprocessors = 0;
   bool unified = false;         // CPU and GPU share one pool of memory: no link, no copies
+  bool gpudirect = true;        // drives reach its memory without passing the host's
   Known<double> sustained;      // dense kernels in a long run take so many times longer: power
   Known<Seconds> kernel_floor;  // shortest kernel
   Efficiency gemm, attention_forward, attention_backward;

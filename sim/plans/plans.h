@@ -15,6 +15,10 @@ void record_native(const Job& job, runtime::Recorder& gpu, int steps);
 std::vector<std::string> check_zero2_offload(const Job& job);
 void record_zero2_offload(const Job& job, runtime::Recorder& gpu, int steps);
 
+std::vector<OptionSpec> zenflow_options();
+std::vector<std::string> check_zenflow(const Job& job);
+void record_zenflow(const Job& job, runtime::Recorder& gpu, int steps);
+
 std::vector<std::string> check_megatrain(const Job& job);
 void record_megatrain(const Job& job, runtime::Recorder& gpu, int steps);
 
@@ -30,6 +34,10 @@ std::vector<std::string> check_memascend(const Job& job);
 std::vector<OptionSpec> ratel_options();
 std::vector<std::string> check_ratel(const Job& job);
 void record_ratel(const Job& job, runtime::Recorder& gpu, int steps);
+
+std::vector<OptionSpec> teraio_options();
+std::vector<std::string> check_teraio(const Job& job);
+void record_teraio(const Job& job, runtime::Recorder& gpu, int steps);
 
 std::vector<OptionSpec> superoffload_options();
 std::vector<std::string> check_superoffload(const Job& job);

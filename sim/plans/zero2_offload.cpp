@@ -7,10 +7,7 @@
 // 0.18.3) and its fp32 gradient 4N, moments 8N from the first step on; before 0.17 nothing more,
 // since then a 16-bit staging copy 2N; with accumulation 2N of 16-bit gradients, one block a
 // tensor.
-// Backward: gradients are copied into the bucket; a full bucket is flushed: every tensor in it is
-// accumulated through the GPU (m > 0 or not the last micro-batch), and on the last micro-batch
-// its norm is taken in double, it is checked for infinities (the host reads the answer: it waits
-// for the stream, once a tensor), cast to fp32 and sent to the host.
+// Backward: gradients on their way to the host as zero2_gradients.h says.
 // Step, the host alone: read the norms; per group unscale (8 B a parameter), CPU Adam (28 B), write
 // back:
 //   before 0.17   blocking H2D of 4 B a parameter, then a GPU cast, 4N transient bytes on the GPU
@@ -36,13 +33,13 @@
 #include "sim/plans/deepspeed.h"
 #include "sim/plans/gpu_model.h"
 #include "sim/plans/plans.h"
+#include "sim/plans/zero2_gradients.h"
 
 namespace offsim::plans {
 
 using model::Tensor;
 using runtime::Buffer;
 using runtime::kCompute;
-using runtime::kHost;
 using runtime::Lane;
 using runtime::Phase;
 using runtime::Recorder;
@@ -62,20 +59,22 @@ class Zero2 {
         parameters_(model::parameters(job.shape)),
         version_(job.options.version("deepspeed_version")),
         delayed_(job.options.text("variant") == "paper"),
-        staging_(version_ >= kStagingSince),
-        pinned_(delayed_ || job.options.flag("pin_memory", version_ >= kPinnedByDefaultSince)),
         overlap_(delayed_ || job.options.flag("overlap_comm")),
-        bucket_elements_(job.options.count("reduce_bucket_size")),
-        reduction_(overlap_ ? gpu.stream("reduction") : kCompute) {
-    gpu_.allocate(Space::kGpu, Bytes(2 * parameters_), "parameters");
-    gpu_.allocate(Space::kGpu, job_.machine.framework.gpu_workspace.value,
-                  "workspace of matrix products");
+        host_(delayed_ || job.options.flag("pin_memory", version_ >= kPinnedByDefaultSince)
+                  ? Space::kPinned
+                  : Space::kPageable),
+        gradients_(gpu, {.bucket_elements = job.options.count("reduce_bucket_size"),
+                         .overlap = overlap_,
+                         .host = host_,
+                         .in_16_bits = delayed_}) {
     if (delayed_) {
       adam_ = gpu.worker("Adam");
       weights_ = gpu.stream("weights");
       place_as_the_paper();
     } else {
-      place();
+      place_zero2(job, gpu, version_ >= kMasterPinnedByFlagSince ? host_ : Space::kPinned, host_,
+                  version_ >= kStagingSince);
+      gpu_.allocate(host_, Bytes(4 * parameters_), "fp32 gradients");
     }
   }
 
@@ -88,181 +87,74 @@ class Zero2 {
       model_.launch(pass, piece);
       if (pass == GpuModel::Pass::kGradients) {
         for (const Tensor& tensor : model_.tensors(piece)) {
-          reduce(tensor);
+          gradients_.reduce(tensor);
         }
       }
     };
     for (std::int64_t micro = 0; micro < k; ++micro) {
-      micro_ = micro;
+      gradients_.begin(micro == 0, micro + 1 == k);
       enter(job_, gpu_, Phase::kForward);
       model_.forward(run);
       enter(job_, gpu_, Phase::kBackward);
       if (version_ < kLazyBucketsSince && !delayed_) {
-        allocate_buckets();
+        gradients_.allocate_buckets();
       }
       model_.backward(run);
-      flush();
+      gradients_.flush();
       if (!delayed_) {
         if (overlap_) {
           gpu_.sync_device();
         }
-        free_buckets();
+        gradients_.free_buckets();
       }
     }
     enter(job_, gpu_, Phase::kOptimizer);
     if (first) {
       gpu_.allocate(Space::kPageable, Bytes(8 * parameters_), "Adam states");
     }
-    delayed_ ? take_new_weights() : optimizer_step();
+    if (delayed_) {
+      take_new_weights();
+    } else if (version_ >= kStagingSince) {
+      update_zero2(job_, gpu_, host_);
+    } else {
+      update_and_write_back_fp32();
+    }
     end_step(job_, gpu_);
   }
 
  private:
-  bool boundary() const { return micro_ + 1 == job_.workload.accumulation; }
-  Space host_space() const { return pinned_ ? Space::kPinned : Space::kPageable; }
-
-  // What lives from the start of training on, by version.
-  void place() {
-    gpu_.allocate(version_ >= kMasterPinnedByFlagSince ? host_space() : Space::kPinned,
-                  Bytes(4 * parameters_), "fp32 master");
-    gpu_.allocate(host_space(), Bytes(4 * parameters_), "fp32 gradients");
-    if (staging_) {
-      gpu_.allocate(host_space(), Bytes(2 * parameters_), "16-bit staging copy");
-    }
-    const std::vector<Tensor> tensors = model::all_tensors(job_.shape);
-    tensors_ = static_cast<std::int64_t>(tensors.size());
-    const Bytes largest(2 * model::largest_tensor(job_.shape).numel());
-    gpu_.allocate(host_space(), largest, "16-bit gradient buffer");
-    gpu_.allocate(Space::kGpu, largest, "16-bit gradient buffer");
-    if (job_.workload.accumulation > 1) {
-      for (const Tensor& tensor : tensors) {
-        gpu_.allocate(host_space(), Bytes(2 * tensor.numel()), "accumulated gradients");
-      }
-    }
-  }
-
   void place_as_the_paper() {
+    gpu_.allocate(Space::kGpu, Bytes(2 * parameters_), "parameters");
+    gpu_.allocate(Space::kGpu, job_.machine.framework.gpu_workspace.value,
+                  "workspace of matrix products");
     gpu_.allocate(Space::kPageable, Bytes(4 * parameters_), "fp32 master");
     for (int i = 0; i < 2; ++i) {
       gpu_.allocate(Space::kPinned, Bytes(2 * parameters_), "16-bit gradients");
     }
     gpu_.allocate(Space::kPinned, Bytes(2 * parameters_), "16-bit parameters");
-    allocate_buckets();
+    gradients_.allocate_buckets();
     if (job_.workload.accumulation > 1) {
       gpu_.allocate(Space::kGpu, Bytes(2 * model::largest_tensor(job_.shape).numel()),
                     "16-bit gradient buffer");
     }
   }
 
-  void allocate_buckets() {
-    for (int i = 0; i < (overlap_ ? 2 : 1); ++i) {
-      buckets_.push_back(
-          gpu_.allocate(Space::kGpu, Bytes(2 * bucket_elements_), "gradient bucket"));
-    }
-  }
-  void free_buckets() {
-    for (const Buffer bucket : buckets_) {
-      gpu_.free(bucket);
-    }
-    buckets_.clear();
-  }
-
-  // The hook on a gradient: into the bucket, which is flushed first when it would overflow.
-  void reduce(const Tensor& tensor) {
-    const std::int64_t n = tensor.numel();
-    const Buffer gradient = gpu_.allocate(Space::kGpu, Bytes(2 * n), "gradients");
-    if (buckets_.empty()) {
-      allocate_buckets();
-    }
-    if (n > bucket_elements_) {  // reduced alone, where it is
-      flush();
-      in_bucket_.push_back(tensor);
-      loose_.push_back(gradient);
-      flush();
-      return;
-    }
-    if (in_bucket_elements_ + n > bucket_elements_) {
-      flush();
-    }
-    gpu_.launch(model::elementwise(sized("gradient into bucket", n), n, 4, 1));
-    gpu_.free(gradient);
-    in_bucket_.push_back(tensor);
-    in_bucket_elements_ += n;
-  }
-
-  void flush() {
-    if (in_bucket_.empty()) {
-      return;
-    }
-    const std::int64_t n = count(in_bucket_);
-    if (overlap_) {  // the compute stream waits for the bucket before, the reduction for these
-                     // gradients
-      gpu_.wait(kCompute, gpu_.record(reduction_));
-      gpu_.wait(reduction_, gpu_.record(kCompute));
-    }
-    if (!delayed_) {  // the paper's one GPU has nothing to average with
-      gpu_.launch(model::elementwise(sized("average", n), n, 4, 1), reduction_);
-    }
-    for (const Tensor& tensor : in_bucket_) {
-      send(tensor.numel());
-    }
-    for (const Buffer gradient : loose_) {
-      free_beside(gpu_, gradient, kCompute, reduction_);
-    }
-    loose_.clear();
-    in_bucket_.clear();
-    in_bucket_elements_ = 0;
-  }
-
-  // One gradient on its way to the host (async_accumulate_grad_in_cpu_via_gpu,
-  // copy_grads_in_partition).
-  void send(std::int64_t n) {
-    const std::string_view what = delayed_ ? "gradients" : "accumulated gradients";
-    if (micro_ > 0 || !boundary() || delayed_) {
-      if (micro_ > 0) {
-        gpu_.copy_h2d(reduction_, host_space(), Bytes(2 * n), what);
-        gpu_.launch(model::elementwise(sized("accumulate", n), n, 6, 1), reduction_);
-      }
-      gpu_.copy_d2h(reduction_, host_space(), Bytes(2 * n), what);
-    }
-    if (boundary() && !delayed_) {
-      // Of the stream that uses them: the next one takes their place in issue order.
-      const auto temporary = [&](std::int64_t bytes) {
-        gpu_.free(gpu_.allocate(Space::kGpu, Bytes(bytes * n), "gradient temporaries"));
-      };
-      temporary(8);
-      gpu_.launch(norm_in_double(n), reduction_);
-      temporary(11);
-      gpu_.launch(check_finite(n), reduction_);
-      gpu_.sync(reduction_);  // Python tests the answer
-      temporary(4);
-      gpu_.launch(cast_to_fp32(n), reduction_);
-      gpu_.copy_d2h(reduction_, host_space(), Bytes(4 * n), "fp32 gradients");
-    }
-  }
-
-  void optimizer_step() {
-    gpu_.read_result();  // the overflow flag
-    gpu_.host_busy(runtime::HostTask::kStepTensor, tensors_, "step's Python, a parameter");
+  void update_and_write_back_fp32() {
+    begin_zero2_step(job_, gpu_);
     gpu_.cpu("mul_f32", parameters_, "unscale and clip");
     gpu_.cpu("adam_deepspeed_f32", parameters_, "Adam");
-    if (staging_) {
-      gpu_.cpu("cast_f32_bf16", parameters_, "cast to 16 bits");
-      gpu_.copy_h2d(kCompute, host_space(), Bytes(2 * parameters_), "parameters");
-    } else {
-      const Buffer wide =
-          gpu_.allocate(Space::kGpu, Bytes(4 * parameters_), "fp32 parameters in transit");
-      gpu_.copy_h2d(kCompute, Space::kPinned, Bytes(4 * parameters_), "fp32 parameters",
-                    {.blocking = true});
-      gpu_.launch(cast_to_16_bits(parameters_));
-      gpu_.free(wide);
-    }
+    const Buffer wide =
+        gpu_.allocate(Space::kGpu, Bytes(4 * parameters_), "fp32 parameters in transit");
+    gpu_.copy_h2d(kCompute, Space::kPinned, Bytes(4 * parameters_), "fp32 parameters",
+                  {.blocking = true});
+    gpu_.launch(cast_to_16_bits(parameters_));
+    gpu_.free(wide);
   }
 
   // Of the step before, handed to the worker once its gradients are there.
   void start_adam() {
     gpu_.phase(Phase::kOptimizer);
-    gpu_.wait(adam_, gpu_.record(reduction_));
+    gpu_.wait(adam_, gpu_.record(gradients_.reduction()));
     for (std::int64_t done = 0; done < parameters_; done += kTile) {
       const std::int64_t n = std::min(kTile, parameters_ - done);
       gpu_.cpu("adam_deepspeed_f32", n, "Adam", {.thread = adam_});
@@ -291,15 +183,10 @@ class Zero2 {
   Recorder& gpu_;
   GpuModel model_;
   std::int64_t parameters_;
-  std::int64_t tensors_ = 0;
   std::int64_t version_;
-  bool delayed_, staging_, pinned_, overlap_;
-  std::int64_t bucket_elements_;
-  Lane reduction_;
-  std::int64_t micro_ = 0;
-  std::vector<Buffer> buckets_, loose_;
-  std::vector<Tensor> in_bucket_;
-  std::int64_t in_bucket_elements_ = 0;
+  bool delayed_, overlap_;
+  Space host_;
+  Zero2Gradients gradients_;
   Lane adam_{}, weights_{};  // of the delayed update
   std::vector<Tile> tiles_;
 };

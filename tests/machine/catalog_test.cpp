@@ -175,6 +175,7 @@ TEST(Gh200, HasWhatItsSourcesSay) {
   EXPECT_EQ(m.link->d2h.value, BytesPerSecond(297e9));
   EXPECT_EQ(m.accelerator.bf16.value, FlopsPerSecond(989e12));
   EXPECT_FALSE(m.accelerator.unified);
+  EXPECT_TRUE(m.accelerator.gpudirect);
   // 0.608 s and 0.769 s for 8 B parameters are GraceAdam and DeepSpeed's scalar Adam.
   EXPECT_NEAR(8e9 / cpu_kernel(m, "adam_deepspeed_f32", 8e9, 72).rate.value, 0.769, 0.001);
 }

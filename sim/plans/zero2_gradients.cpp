@@ -1,0 +1,157 @@
+#include "sim/plans/zero2_gradients.h"
+
+#include "sim/plans/common.h"
+#include "sim/plans/deepspeed.h"
+
+namespace offsim::plans {
+
+using model::Tensor;
+using runtime::Buffer;
+using runtime::kCompute;
+using runtime::Recorder;
+using runtime::Space;
+
+Zero2Gradients::Zero2Gradients(Recorder& gpu, const Settings& settings)
+    : gpu_(gpu),
+      settings_(settings),
+      reduction_(settings.overlap ? gpu.stream("reduction") : kCompute),
+      fp32_host_(settings.host) {}
+
+void Zero2Gradients::allocate_buckets() {
+  for (int i = 0; i < (settings_.overlap ? 2 : 1); ++i) {
+    buckets_.push_back(
+        gpu_.allocate(Space::kGpu, Bytes(2 * settings_.bucket_elements), "gradient bucket"));
+  }
+}
+
+void Zero2Gradients::free_buckets() {
+  for (const Buffer bucket : buckets_) {
+    gpu_.free(bucket);
+  }
+  buckets_.clear();
+}
+
+// The hook on a gradient: into the bucket, which is flushed first when it would overflow.
+void Zero2Gradients::reduce(const Tensor& tensor) {
+  const std::int64_t n = tensor.numel();
+  const Buffer gradient = gpu_.allocate(Space::kGpu, Bytes(2 * n), "gradients");
+  if (buckets_.empty()) {
+    allocate_buckets();
+  }
+  if (n > settings_.bucket_elements) {  // reduced alone, where it is
+    flush();
+    in_bucket_.push_back(tensor);
+    loose_.push_back(gradient);
+    flush();
+    return;
+  }
+  if (in_bucket_elements_ + n > settings_.bucket_elements) {
+    flush();
+  }
+  into_bucket(tensor);
+  gpu_.free(gradient);
+  in_bucket_.push_back(tensor);
+  in_bucket_elements_ += n;
+}
+
+void Zero2Gradients::into_bucket(const Tensor& tensor) {
+  const std::int64_t n = tensor.numel();
+  if (settings_.transposed && tensor.is_matrix) {
+    const Buffer turned = gpu_.allocate(Space::kGpu, Bytes(2 * n), "gradients");
+    gpu_.launch({sized("gradient into bucket by columns", n),
+                 {{.bytes = 4 * n, .indexed = n}, {.bytes = 4 * n}}});
+    gpu_.free(turned);
+  } else {
+    gpu_.launch(model::elementwise(sized("gradient into bucket", n), n, 4, 1));
+  }
+}
+
+void Zero2Gradients::flush() {
+  if (in_bucket_.empty()) {
+    return;
+  }
+  const std::int64_t n = count(in_bucket_);
+  if (settings_.overlap) {  // the compute stream waits for the bucket before, the reduction for
+                            // these gradients
+    gpu_.wait(kCompute, gpu_.record(reduction_));
+    gpu_.wait(reduction_, gpu_.record(kCompute));
+  }
+  if (!settings_.in_16_bits) {  // the paper's one GPU has nothing to average with
+    gpu_.launch(model::elementwise(sized("average", n), n, 4, 1), reduction_);
+  }
+  if (on_full_) {
+    on_full_(in_bucket_);
+  }
+  for (const Tensor& tensor : in_bucket_) {
+    send(tensor.numel());
+  }
+  for (const Buffer gradient : loose_) {
+    free_beside(gpu_, gradient, kCompute, reduction_);
+  }
+  loose_.clear();
+  in_bucket_.clear();
+  in_bucket_elements_ = 0;
+}
+
+// One gradient on its way to the host (async_accumulate_grad_in_cpu_via_gpu,
+// copy_grads_in_partition).
+void Zero2Gradients::send(std::int64_t n) {
+  const std::string_view what = settings_.in_16_bits ? "gradients" : "accumulated gradients";
+  if (!first_ || !last_ || settings_.in_16_bits) {
+    if (!first_) {
+      gpu_.copy_h2d(reduction_, settings_.host, Bytes(2 * n), what);
+      gpu_.launch(model::elementwise(sized("accumulate", n), n, 6, 1), reduction_);
+    }
+    gpu_.copy_d2h(reduction_, settings_.host, Bytes(2 * n), what);
+  }
+  if (last_ && !settings_.in_16_bits) {
+    // Of the stream that uses them: the next one takes their place in issue order.
+    const auto temporary = [&](std::int64_t bytes) {
+      gpu_.free(gpu_.allocate(Space::kGpu, Bytes(bytes * n), "gradient temporaries"));
+    };
+    temporary(8);
+    gpu_.launch(norm_in_double(n), reduction_);
+    temporary(11);
+    gpu_.launch(check_finite(n), reduction_);
+    gpu_.sync(reduction_);  // Python tests the answer
+    temporary(4);
+    gpu_.launch(cast_to_fp32(n), reduction_);
+    gpu_.copy_d2h(reduction_, fp32_host_, Bytes(4 * n), "fp32 gradients");
+  }
+}
+
+void place_zero2(const Job& job, Recorder& gpu, Space master, Space host, bool staging) {
+  const std::int64_t n = model::parameters(job.shape);
+  gpu.allocate(Space::kGpu, Bytes(2 * n), "parameters");
+  gpu.allocate(Space::kGpu, job.machine.framework.gpu_workspace.value,
+               "workspace of matrix products");
+  gpu.allocate(master, Bytes(4 * n), "fp32 master");
+  if (staging) {
+    gpu.allocate(host, Bytes(2 * n), "16-bit staging copy");
+  }
+  const Bytes largest(2 * model::largest_tensor(job.shape).numel());
+  gpu.allocate(host, largest, "16-bit gradient buffer");
+  gpu.allocate(Space::kGpu, largest, "16-bit gradient buffer");
+  if (job.workload.accumulation > 1) {
+    for (const Tensor& tensor : model::all_tensors(job.shape)) {
+      gpu.allocate(host, Bytes(2 * tensor.numel()), "accumulated gradients");
+    }
+  }
+}
+
+void begin_zero2_step(const Job& job, Recorder& gpu) {
+  gpu.read_result();  // the overflow flag
+  gpu.host_busy(runtime::HostTask::kStepTensor, std::ssize(model::all_tensors(job.shape)),
+                "step's Python, a parameter");
+}
+
+void update_zero2(const Job& job, Recorder& gpu, Space host) {
+  const std::int64_t n = model::parameters(job.shape);
+  begin_zero2_step(job, gpu);
+  gpu.cpu("mul_f32", n, "unscale and clip");
+  gpu.cpu("adam_deepspeed_f32", n, "Adam");
+  gpu.cpu("cast_f32_bf16", n, "cast to 16 bits");
+  gpu.copy_h2d(kCompute, host, Bytes(2 * n), "parameters");
+}
+
+}  // namespace offsim::plans
