@@ -222,6 +222,11 @@ std::int64_t Module::numel() const {
   return sum;
 }
 
+bool Module::linear() const {
+  return std::ranges::any_of(
+      forward.kernels, [](const Kernel& kernel) { return kernel.kind == Kernel::Kind::kGemm; });
+}
+
 std::int64_t Work::launches() const {
   std::int64_t sum = 0;
   for (const Kernel& kernel : kernels) {

@@ -65,6 +65,7 @@ struct Module {
   Work forward, recompute, backward;
 
   std::int64_t numel() const;
+  bool linear() const;  // its forward is a product
 };
 
 // A piece of the model: what its forward and backward launch and what it holds in memory meanwhile.

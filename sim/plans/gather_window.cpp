@@ -182,8 +182,10 @@ bool GatherWindow::used_again_soon(ParameterId id) const {
   return distance < limits_.max_reuse_distance;
 }
 
-void GatherWindow::leave(const std::vector<ParameterId>& module) {
+void GatherWindow::leave(const std::vector<ParameterId>& module, bool saved) {
   for (const ParameterId id : module) {
+    state(id).saved = saved;
+    free(state(id).view);  // of this module's forward; this was its backward
     const bool keep = !recording_ && (parameter(id).persistent || state(id).counted_on > visit_ ||
                                       used_again_soon(id));
     if (!keep) {
@@ -201,12 +203,20 @@ void GatherWindow::release(ParameterId id) {
   arrived(id);
   in_flight_.erase(s.group);
   live_ -= parameter(id).elements;
-  if (s.buffer) {
-    free_beside(gpu_, *s.buffer, gather_, kCompute);
-    s.buffer.reset();
+  if (s.saved) {
+    s.view = std::exchange(s.buffer, std::nullopt);
+    s.saved = false;
   }
+  free(s.buffer);
   if (parameter(id).home == Space::kNvme) {
     swapper_->drop(index(id));
+  }
+}
+
+void GatherWindow::free(std::optional<runtime::Buffer>& buffer) {
+  if (buffer) {
+    free_beside(gpu_, *buffer, gather_, kCompute);
+    buffer.reset();
   }
 }
 

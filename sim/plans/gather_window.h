@@ -9,6 +9,8 @@
 // most `prefetch_bucket` elements a hook (the last may overshoot) and never beyond `max_live`
 // gathered elements. *Leave* drops a module's parameters unless they are persistent, a prefetch
 // already counted on them, or the trace uses them again within `max_reuse_distance` elements.
+// A Linear saves a view of its weight for its backward: where DeepSpeed's own Linear does not
+// replace it (zero.Init, memory_efficient_linear), what was gathered stays until then (`saved`).
 // The trace is that of the first micro-step, which therefore prefetches and keeps nothing.
 // A parameter whose home is the GPU costs nothing to fetch, but where gathers have no stream of
 // their own the host waits for compute all the same; one on a drive is read first, with the
@@ -46,7 +48,8 @@ class GatherWindow {
   void begin_micro_step();
   // A module with these parameters, entered through `borders` modules.
   void enter(const std::vector<ParameterId>& module, std::int32_t borders);
-  void leave(const std::vector<ParameterId>& module);
+  // `saved`: autograd keeps what was gathered until the module's backward has run.
+  void leave(const std::vector<ParameterId>& module, bool saved = false);
   // Before the optimizer everything is dropped, after it the persistent parameters come back.
   void release_all();
   void gather_persistent();
@@ -55,6 +58,8 @@ class GatherWindow {
   static constexpr std::int64_t kNever = -1;
   struct State {
     std::optional<runtime::Buffer> buffer;
+    std::optional<runtime::Buffer> view;  // released, and still saved by autograd
+    bool saved = false;
     bool available = false;            // gathered, or on its way
     bool in_flight = false;            // and no module that uses it was entered yet
     std::int64_t group = kNever;       // the fetch that brought it
@@ -80,6 +85,7 @@ class GatherWindow {
   void read_ahead();
   bool used_again_soon(ParameterId id) const;
   void release(ParameterId id);
+  void free(std::optional<runtime::Buffer>& buffer);
 
   runtime::Recorder& gpu_;
   runtime::Lane gather_;

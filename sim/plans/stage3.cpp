@@ -73,6 +73,7 @@ Stage3::Stage3(const Job& job, Recorder& gpu, Tier optimizer)
       pinned_(job.options.flag("pin_memory",
                                job.options.version("deepspeed_version") >= kPinnedByDefaultSince)),
       overlap_(job.options.flag("overlap_comm")),
+      views_(!job.options.flag("zero_init")),
       sub_groups_(make_sub_groups(job)),
       gather_(overlap_ ? gpu.stream("gather") : kCompute),
       reduction_(overlap_ ? gpu.stream("reduction") : kCompute) {
@@ -309,9 +310,17 @@ void Stage3::run(GpuModel::Pass pass, std::int64_t piece) {
     for (std::size_t i = 0; i < modules.size(); ++i) {
       window_->enter(ids[i], modules[i].borders);
       gpu_.launch(pass == GpuModel::Pass::kForward ? modules[i].forward : modules[i].recompute);
-      window_->leave(ids[i]);
+      window_->leave(ids[i], saves_weights(pass, piece, modules[i]));
     }
   }
+}
+
+// Linears with autograd recording: checkpointed layers record when they are recomputed.
+bool Stage3::saves_weights(GpuModel::Pass pass, std::int64_t piece, const Module& module) const {
+  const bool layer = piece > 0 && piece < model_.head();
+  const bool records = pass == GpuModel::Pass::kRecompute || !layer ||
+                       job_.workload.checkpointing == Checkpointing::kNone;
+  return views_ && records && piece > 0 && module.linear();
 }
 
 void Stage3::backward_module(const Module& module, const std::vector<std::int32_t>& ids) {

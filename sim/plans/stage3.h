@@ -78,6 +78,7 @@ class Stage3 {
   void place_parameters_on_host();
   void make_swappers();
   void run(GpuModel::Pass pass, std::int64_t piece);
+  bool saves_weights(GpuModel::Pass pass, std::int64_t piece, const model::Module& module) const;
   void backward_module(const model::Module& module, const std::vector<std::int32_t>& ids);
   void add_gradients(const std::vector<std::int32_t>& ids);
 
@@ -86,6 +87,7 @@ class Stage3 {
   GpuModel model_;
   Tier parameters_, optimizer_;
   bool pinned_, overlap_;
+  bool views_;                          // Linears save views of gathered weights
   std::vector<std::int64_t> elements_;  // of every parameter, in the order of registration
   std::vector<std::vector<std::vector<std::int32_t>>> ids_;  // by piece, module: its parameters
   std::vector<SubGroup> sub_groups_;

@@ -24,6 +24,9 @@ std::vector<std::string> check_stage3(const Job& job) {
                         {"stage3_prefetch_bucket_size", "stage3_max_live_parameters",
                          "stage3_max_reuse_distance", "stage3_param_persistence_threshold"});
   }
+  if (options.text("offload_param") == "none") {
+    warn_without_effect(warnings, job, "parameters are on the GPU", {"zero_init"});
+  }
   const std::size_t groups = make_sub_groups(job).size();
   const Range on_gpu = kept_on_gpu(job, groups);
   if (on_gpu.from == on_gpu.to && options.number("ratio") < 1) {

@@ -319,12 +319,12 @@ std::vector<std::string> check_superoffload(const Job& job) {
                      "expected more than 0, at most 1");
   }
   if (job.options.text("variant") == "paper") {
-    warn_without_effect(
-        warnings, job, "the paper's variant has its own buckets and streams",
-        {"offload_param", "pin_memory", "sub_group_size", "stage3_prefetch_bucket_size",
-         "stage3_max_live_parameters", "stage3_max_reuse_distance",
-         "stage3_param_persistence_threshold", "reduce_bucket_size", "overlap_comm",
-         "contiguous_gradients", "gradient_clipping", "cpuadam_cores_perc", "deepspeed_version"});
+    warn_without_effect(warnings, job, "the paper's variant has its own buckets and streams",
+                        {"offload_param", "pin_memory", "sub_group_size",
+                         "stage3_prefetch_bucket_size", "stage3_max_live_parameters",
+                         "stage3_max_reuse_distance", "stage3_param_persistence_threshold",
+                         "reduce_bucket_size", "overlap_comm", "contiguous_gradients", "zero_init",
+                         "gradient_clipping", "cpuadam_cores_perc", "deepspeed_version"});
   }
   return warnings;
 }

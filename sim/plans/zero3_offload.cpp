@@ -193,6 +193,9 @@ std::vector<OptionSpec> zero3_options(std::string_view tier) {
       {"reduce_bucket_size", Kind::kCount, "5e8", "elements", "GPU bucket of gradients", {}, 1},
       {"overlap_comm", Kind::kFlag, "true", "", "streams of their own for gathers and reductions"},
       {"contiguous_gradients", Kind::kFlag, "true", "", "copy gradients into the bucket"},
+      {"zero_init", Kind::kFlag, "true", "",
+       "the model is made under zero.Init, as HF's Trainer does: its Linears save no gathered "
+       "weights for their backward"},
       {"deepspeed_version", Kind::kVersion, "0.19.6", "",
        "pin_memory true and asynchronous fp32 gradients since 0.19.5, cast on the GPU since "
        "0.15.4; locked swap buffers since 0.19.4; Twin-Flow's GPU sub-groups first since 0.18"},

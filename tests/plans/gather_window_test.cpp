@@ -68,6 +68,24 @@ TEST(WindowReuse, OfARecomputedLayerIsBetweenItsRecomputationAndItsBackward) {
                                       "10 s |", "| -10", "| -10"));
 }
 
+// Saved by autograd, what was gathered for the forward stays until the backward, which fetches anew
+// all the same. What is kept for reuse is there once.
+TEST(WindowSaved, KeepsWhatForwardGatheredUntilItsBackward) {
+  for (const auto& [reuse, lines] :
+       {std::pair(0, Lines{"10 s |", "20 s |", "20 s | -20 -20", "10 s | -10 -10"}),
+        std::pair(1000, Lines{"10 s |", "20 s |", "| -20", "| -10"})}) {
+    Window of({0, kMany, reuse}, {{10}, {20}});
+    for (int step = 0; step < 2; ++step) {
+      of.window().begin_micro_step();
+      of.visit({0}, 1, true);
+      of.visit({1}, 1, true);
+      of.visit({1});
+      of.visit({0});
+    }
+    EXPECT_EQ(of.last(4), lines);
+  }
+}
+
 // A prefetch goes on until it has the bucket's elements: the last parameter may overshoot.
 TEST(WindowPrefetch, OvershootsItsBucketByTheLastParameter) {
   // 1 element: the next parameter. 20: that is enough. 21: the one after it too.

@@ -139,6 +139,7 @@ const std::map<std::string, Other> kOtherOfStage3{
     {"stage3_max_live_parameters", {"2e7"}},
     {"stage3_max_reuse_distance", {"1e7", {{"stage3_prefetch_bucket_size", "0"}}}},
     {"stage3_param_persistence_threshold", {"2e6"}},
+    {"zero_init", {"false"}},
     {"reduce_bucket_size", {"1e7"}},
     {"overlap_comm", {"false"}},
     {"contiguous_gradients", {"false"}},

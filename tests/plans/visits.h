@@ -57,9 +57,9 @@ class Window {
         window_(gpu_, gpu_.stream("gather"), runtime::HostTask::kModuleHook, limits,
                 on_drive(elements), &*swapper_) {}
 
-  void visit(const Module& module, std::int32_t borders = 1) {
+  void visit(const Module& module, std::int32_t borders = 1, bool saved = false) {
     window_.enter(module, borders);
-    window_.leave(module);
+    window_.leave(module, saved);
   }
   void micro_step(const std::vector<Module>& modules) {
     window_.begin_micro_step();
