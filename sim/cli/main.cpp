@@ -54,6 +54,11 @@ void add_work_flags(CLI::App* app, WorkFlags& work) {
   app->add_option("--checkpointing", work.checkpointing, "none or full (none)")->type_name("C");
   app->add_option("--precision", work.precision, "bf16-mixed, bf16, fp16-mixed or fp32")
       ->type_name("P");
+  app->add_option("--lora-rank", work.lora_rank, "train adapters of this rank, all else frozen (0)")
+      ->type_name("R");
+  app->add_option("--lora-targets", work.lora_targets,
+                  "beside it: query-value, attention or all-linear (query-value)")
+      ->type_name("T");
   app->add_option("--loader-workers", work.loader_workers,
                   "cores that a data loader keeps busy (0)")
       ->type_name("N");

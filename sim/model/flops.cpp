@@ -15,7 +15,9 @@ double real(std::int64_t n) { return static_cast<double>(n); }
 Flops layer_linear_flops(const Shape& s, std::int64_t tokens) {
   const std::int64_t attention = 4 * s.query_width() + 4 * s.kv_width();
   const std::int64_t mlp = (s.gated_mlp ? 6 : 4) * s.ffn;
-  return Flops(real(tokens) * real(s.hidden) * real(attention + mlp));
+  const std::int64_t adapters = s.adapters.any() ? count(trained(layer_tensors(s))) : 0;
+  return Flops(real(tokens) * real(s.hidden) * real(attention + mlp)) +
+         Flops(2 * real(tokens) * real(adapters));
 }
 
 Flops layer_attention_flops(const Shape& s, Batch batch, Mask mask) {
@@ -39,11 +41,16 @@ Flops forward_flops(const Shape& s, Batch batch, Mask mask) {
 }
 
 Flops model_flops(const Shape& s, Batch batch) {
-  return (1 + kBackwardOfGemm) * forward_flops(s, batch);
+  if (!s.adapters.any()) {
+    return (1 + kBackwardOfGemm) * forward_flops(s, batch);
+  }
+  const Flops weights(2 * real(batch.tokens()) * real(trained_parameters(s)));
+  return 2.0 * forward_flops(s, batch) + real(s.layers) * layer_attention_flops(s, batch) + weights;
 }
 
 Flops six_nd(const Shape& s, Batch batch) {
-  return Flops(6 * real(parameters(s)) * real(batch.tokens()));
+  const double all = real(parameters(s)), changed = real(trained_parameters(s));
+  return Flops((4 * all + 2 * changed) * real(batch.tokens()));
 }
 
 Flops palm_flops(const Shape& s, Batch batch) {

@@ -28,6 +28,23 @@ enum class Norm : std::uint8_t { kRms, kLayer };  // a layer norm has a bias, an
 
 std::string_view to_string(Architecture architecture);  // "gpt2", as model_type spells it
 
+// Low-rank adapters on frozen weights (LoRA, arXiv 2106.09685), as PEFT adds them: a Linear's W x
+// becomes W x + s B (A x), with A [rank, in] and B [out, rank]; nothing else is trained. Which
+// Linears: q and v, PEFT's default for these architectures (gpt2: the fused q, k, v); q, k, v and
+// o; or all of the layers. The head is never one. No dropout.
+enum class AdapterTargets : std::uint8_t { kQueryValue, kAttention, kAllLinear };
+
+std::string_view to_string(AdapterTargets targets);
+
+struct Adapters {
+  std::int64_t rank = 0;  // 0: none, everything is trained
+  AdapterTargets targets = AdapterTargets::kQueryValue;
+
+  bool any() const { return rank > 0; }
+  bool on(std::string_view linear) const;  // a module by its name, such as "self_attn.q_proj"
+  friend bool operator==(const Adapters&, const Adapters&) = default;
+};
+
 struct Shape {
   std::string name;  // the file's name without .json, or its folder's when that is config.json
   Architecture architecture = Architecture::kLlama;
@@ -49,6 +66,7 @@ struct Shape {
   bool output_bias = false;  // on the attention output projection
   bool mlp_bias = false;     // on every matrix of the MLP
   bool qk_norm = false;      // two RMS norms of p elements a layer (qwen3)
+  Adapters adapters = {};    // the question's, not the file's
 
   std::int64_t query_width() const { return heads * head_dim; }  // a p
   std::int64_t kv_width() const { return kv_heads * head_dim; }  // g p

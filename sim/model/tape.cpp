@@ -25,7 +25,7 @@ void Tape::module(std::string name, std::vector<std::int64_t> elements, std::int
   marks_.push_back({std::move(module), forward_.size(), backward_.size()});
 }
 
-std::vector<Module> Tape::modules() const {
+std::vector<Module> Tape::modules(const std::string& kind) const {
   const auto part = [](const std::vector<Kernel>& list, std::size_t from, std::size_t to) {
     const auto at = [&](std::size_t i) { return list.begin() + static_cast<std::ptrdiff_t>(i); };
     return std::vector<Kernel>(at(std::min(from, to)), at(to));
@@ -39,7 +39,8 @@ std::vector<Module> Tape::modules() const {
     module.forward = {module.name + " forward", part(forward_, marks_[i].forward, forward)};
     module.recompute = {module.name + " recompute",
                         part(forward_, marks_[i].forward, std::min(forward, recompute_kernels_))};
-    module.backward = {module.name + " backward", part(backward_, marks_[i].backward, backward)};
+    module.backward = {kind + module.name + " backward",
+                       part(backward_, marks_[i].backward, backward)};
     modules.push_back(std::move(module));
   }
   return modules;
@@ -62,7 +63,7 @@ void Tape::product(std::vector<Kernel>& list, std::int64_t m, std::int64_t n,
       {.kind = Kernel::Kind::kGemm, .m = m, .n = n, .k = k, .wide = numerics_ == Numerics::kFp32});
 }
 
-void Tape::rms_norm(std::int64_t rows, std::int64_t width, bool narrow) {
+void Tape::rms_norm(std::int64_t rows, std::int64_t width, bool needed, bool narrow) {
   const std::int64_t n = rows * width;
   const std::int64_t in = narrow ? act() : residual();
   // Forward: to fp32; square; mean; epsilon and rsqrt (a number a row); scale; back; times the
@@ -79,12 +80,18 @@ void Tape::rms_norm(std::int64_t rows, std::int64_t width, bool narrow) {
   }
   const bool mixed = in == 2 && numerics_ == Numerics::kAutocast;  // fp32 weight times 16-bit
   indexed(forward_, mixed ? converting(n) : n, 2 * in * n);
-  // The fp32 input (a copy of a 16-bit one) and the scaled value stay; one rsqrt a row.
-  save(4 * n + in * n + 4 * rows);
+  if (!needed) {
+    return;
+  }
+  // The fp32 input (a copy of a 16-bit one) and, for the weight, the scaled value stay; one rsqrt a
+  // row.
+  save(4 * n + (frozen_ ? 0 : in * n) + 4 * rows);
   // Backward of the weight's product: both factors' gradients and the sum over rows.
   indexed(backward_, n, 2 * in * n);
-  stream(backward_, 3 * in * n);
-  stream(backward_, in * n);
+  if (!frozen_) {
+    stream(backward_, 3 * in * n);
+    stream(backward_, in * n);
+  }
   if (in == 2) {
     indexed(backward_, n, 6 * n);
   }
@@ -102,18 +109,28 @@ void Tape::rms_norm(std::int64_t rows, std::int64_t width, bool narrow) {
   }
 }
 
-void Tape::layer_norm(std::int64_t rows, std::int64_t width) {
+void Tape::layer_norm(std::int64_t rows, std::int64_t width, bool needed) {
   const std::int64_t n = rows * width;
   const std::int64_t in = residual();
   stream(forward_, 2 * in * n);
+  if (!needed) {
+    return;
+  }
   save(in * n + 8 * rows);
-  stream(backward_, 3 * in * n);     // gradient of the input
-  stream(backward_, 2 * in * n, 2);  // of weight and bias
+  stream(backward_, 3 * in * n);  // gradient of the input
+  if (!frozen_) {
+    stream(backward_, 2 * in * n, 2);  // of weight and bias
+  }
 }
 
-void Tape::linear(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias, Input input) {
+void Tape::linear(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias, Input input,
+                  bool needed) {
+  if (frozen_) {
+    frozen_linear(rows, in, out, input, needed);
+    return;
+  }
   const bool autocast = numerics_ == Numerics::kAutocast;
-  const bool cast_input = autocast && input != Input::kNarrow;
+  const bool cast_input = autocast && input != Input::kNarrow && input != Input::kKept;
   if (autocast) {
     stream(forward_, 6 * in * out);
     cast_weights_ += 2 * in * out;
@@ -122,7 +139,7 @@ void Tape::linear(std::int64_t rows, std::int64_t in, std::int64_t out, bool bia
   if (cast_input) {
     stream(forward_, 6 * rows * in);
   }
-  if (cast_input || input != Input::kWideAgain) {
+  if (cast_input || (input != Input::kWideAgain && input != Input::kKept)) {
     save(act() * rows * in);
   }
   recompute_kernels_ = forward_.size();
@@ -144,9 +161,71 @@ void Tape::linear(std::int64_t rows, std::int64_t in, std::int64_t out, bool bia
   }
 }
 
+// Its own weight is all that its backward needs.
+void Tape::frozen_linear(std::int64_t rows, std::int64_t in, std::int64_t out, Input input,
+                         bool needed) {
+  if (input != Input::kWideAgain) {
+    input_saved_ = input == Input::kKept;
+  }
+  recompute_kernels_ = forward_.size();
+  product(forward_, rows, out, in);
+  if (needed) {
+    product(backward_, rows, in, out);
+    if (input == Input::kWideAgain) {
+      stream(backward_, 3 * residual() * rows * in);
+    }
+  }
+}
+
+// Autocast's 16-bit copy of a matrix, and its gradient back in fp32.
+void Tape::cast_adapter(std::int64_t elements) {
+  if (wide_adapters_) {
+    stream(forward_, 6 * elements);
+    cast_weights_ += 2 * elements;
+    indexed(backward_, elements, 6 * elements);
+  }
+}
+
+void Tape::adapter_down(std::int64_t rows, std::int64_t in, std::int64_t rank, bool needed) {
+  const std::int64_t n = rows * in;
+  if (wide_adapters_) {  // PEFT casts the input to the adapter's fp32, autocast casts that back
+    indexed(forward_, n, 6 * n);
+    stream(forward_, 6 * n);
+  }
+  if (wide_adapters_ || !input_saved_) {
+    save(act() * n);
+    input_saved_ = !wide_adapters_;
+  }
+  cast_adapter(rank * in);
+  product(forward_, rows, rank, in);
+  product(backward_, in, rank, rows);  // of A
+  if (needed) {
+    product(backward_, rows, in, rank);
+    if (wide_adapters_) {
+      indexed(backward_, n, 6 * n);
+      stream(backward_, 6 * n);
+    }
+    // The frozen product has a gradient of the same input; so have the Linears before this one,
+    // whose sums are counted where they begin.
+    stream(backward_, 3 * residual() * n);
+  }
+}
+
+void Tape::adapter_up(std::int64_t rows, std::int64_t rank, std::int64_t out) {
+  save(act() * rows * rank);
+  cast_adapter(rank * out);
+  recompute_kernels_ = forward_.size();
+  product(forward_, rows, out, rank);
+  stream(forward_, 2 * act() * rows * out);  // scaled
+  stream(forward_, 3 * act() * rows * out);  // added
+  stream(backward_, 2 * act() * rows * out);
+  product(backward_, rows, rank, out);
+  product(backward_, rank, out, rows);  // of B
+}
+
 void Tape::split(std::int64_t n) { stream(backward_, 2 * act() * n); }
 
-void Tape::rotary(std::int64_t n) {
+void Tape::rotary(std::int64_t n, bool needed) {
   const bool autocast = numerics_ == Numerics::kAutocast;  // the table is fp32 there
   const std::int64_t wide = autocast ? 4 : act();
   indexed(forward_, autocast ? converting(n) : n, (act() + wide) * n, 2);  // x cos, rotated sin
@@ -158,6 +237,9 @@ void Tape::rotary(std::int64_t n) {
     stream(forward_, 6 * n);  // 16 bits for the attention kernel
     indexed(backward_, n, 6 * n);
     stream(backward_, 6 * n, 2);
+  }
+  if (!needed) {
+    return;
   }
   indexed(backward_, n, 2 * wide * n, 2);
   indexed(backward_, n / 2, act() * n);
@@ -182,17 +264,20 @@ void Tape::attention(Batch batch, std::int64_t heads, std::int64_t kv_heads,
   backward_.push_back(kernel);
   tiny(backward_, 2);  // its row sums and conversion, timed within the kernel
   save(act() * batch.tokens() * kv_heads * head_dim);  // v; q and k are saved by who made them
+  save(act() * batch.tokens() * heads * head_dim);     // the result
   save(4 * batch.tokens() * heads);                    // log-sum-exp
 }
 
-void Tape::residual_add(std::int64_t n) {
+void Tape::residual_add(std::int64_t n, bool needed) {
   if (numerics_ == Numerics::kAutocast) {
     indexed(forward_, three_operands(n), 10 * n);
     stream(backward_, 6 * n);  // the branch's gradient back to 16 bits
   } else {
     stream(forward_, 3 * residual() * n);
   }
-  stream(backward_, 3 * residual() * n);
+  if (needed) {
+    stream(backward_, 3 * residual() * n);
+  }
 }
 
 void Tape::silu_and_product(std::int64_t n) {
@@ -241,7 +326,10 @@ void Tape::embedding(std::int64_t rows, std::int64_t width, std::int64_t vocabul
   if (positions) {
     stream(forward_, 3 * residual() * n);
   }
-  tiny(forward_, positions ? 5 : 12);                  // positions, rotary table, mask, labels
+  tiny(forward_, positions ? 5 : 12);  // positions, rotary table, mask, labels
+  if (frozen_) {
+    return;
+  }
   stream(backward_, residual() * vocabulary * width);  // zeros
   indexed(backward_, 2 * n, 3 * residual() * n, 2);    // sorted sums, scatter
   tiny(backward_, 10);

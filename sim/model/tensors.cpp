@@ -12,27 +12,31 @@ namespace {
 // Collects tensors that share a prefix and a group.
 class Inventory {
  public:
-  Inventory(std::string prefix, Group group, std::int64_t layer = -1)
-      : prefix_(std::move(prefix)), group_(group), layer_(layer) {}
+  Inventory(const Shape& shape, std::string prefix, Group group, std::int64_t layer = -1)
+      : adapters_(shape.adapters), prefix_(std::move(prefix)), group_(group), layer_(layer) {}
 
-  void matrix(const char* name, std::int64_t rows, std::int64_t cols) {
-    tensors_.push_back({prefix_ + name + ".weight", rows, cols, group_, layer_, true});
+  void matrix(const std::string& name, std::int64_t rows, std::int64_t cols) {
+    add(name + ".weight", rows, cols, true, !adapters_.any());
   }
-  void vector(const char* name, const char* kind, std::int64_t size) {
-    tensors_.push_back({prefix_ + name + kind, size, 1, group_, layer_, false});
+  void vector(const std::string& name, const char* kind, std::int64_t size) {
+    add(name + kind, size, 1, false, !adapters_.any());
   }
   // Linear layers of PyTorch store [out, in]; gpt2's Conv1D stores [in, out].
-  void linear(const char* name, std::int64_t in, std::int64_t out, bool bias) {
-    matrix(name, out, in);
+  void linear(const std::string& name, std::int64_t in, std::int64_t out, bool bias) {
+    const std::string base = base_of(name);
+    matrix(base, out, in);
     if (bias) {
-      vector(name, ".bias", out);
+      vector(base, ".bias", out);
     }
+    adapter(name, in, out);
   }
-  void conv1d(const char* name, std::int64_t in, std::int64_t out) {
-    matrix(name, in, out);
-    vector(name, ".bias", out);
+  void conv1d(const std::string& name, std::int64_t in, std::int64_t out) {
+    const std::string base = base_of(name);
+    matrix(base, in, out);
+    vector(base, ".bias", out);
+    adapter(name, in, out);
   }
-  void norm(const char* name, Norm kind, std::int64_t size) {
+  void norm(const std::string& name, Norm kind, std::int64_t size) {
     vector(name, ".weight", size);
     if (kind == Norm::kLayer) {
       vector(name, ".bias", size);
@@ -41,6 +45,22 @@ class Inventory {
   std::vector<Tensor> take() && { return std::move(tensors_); }
 
  private:
+  void add(const std::string& name, std::int64_t rows, std::int64_t cols, bool is_matrix,
+           bool trained) {
+    tensors_.push_back({prefix_ + name, rows, cols, group_, layer_, is_matrix, trained});
+  }
+  // PEFT puts the Linear that it adapts below a module of its name.
+  std::string base_of(const std::string& name) const {
+    return adapters_.on(name) ? name + ".base_layer" : name;
+  }
+  void adapter(const std::string& name, std::int64_t in, std::int64_t out) {
+    if (adapters_.on(name)) {
+      add(name + ".lora_A.default.weight", adapters_.rank, in, true, true);
+      add(name + ".lora_B.default.weight", out, adapters_.rank, true, true);
+    }
+  }
+
+  Adapters adapters_;
   std::string prefix_;
   Group group_;
   std::int64_t layer_;
@@ -48,7 +68,7 @@ class Inventory {
 };
 
 std::vector<Tensor> gpt2_layer(const Shape& s, std::int64_t layer) {
-  Inventory in(fmt::format("transformer.h.{}.", layer), Group::kLayer, layer);
+  Inventory in(s, fmt::format("transformer.h.{}.", layer), Group::kLayer, layer);
   in.norm("ln_1", s.norm, s.hidden);
   in.conv1d("attn.c_attn", s.hidden, s.query_width() + 2 * s.kv_width());
   in.conv1d("attn.c_proj", s.query_width(), s.hidden);
@@ -59,7 +79,7 @@ std::vector<Tensor> gpt2_layer(const Shape& s, std::int64_t layer) {
 }
 
 std::vector<Tensor> llama_layer(const Shape& s, std::int64_t layer) {
-  Inventory in(fmt::format("model.layers.{}.", layer), Group::kLayer, layer);
+  Inventory in(s, fmt::format("model.layers.{}.", layer), Group::kLayer, layer);
   in.linear("self_attn.q_proj", s.hidden, s.query_width(), s.qkv_bias);
   in.linear("self_attn.k_proj", s.hidden, s.kv_width(), s.qkv_bias);
   in.linear("self_attn.v_proj", s.hidden, s.kv_width(), s.qkv_bias);
@@ -79,13 +99,13 @@ std::vector<Tensor> llama_layer(const Shape& s, std::int64_t layer) {
 bool is_gpt2(const Shape& shape) { return shape.architecture == Architecture::kGpt2; }
 
 std::vector<Tensor> final_norm_tensors(const Shape& shape) {
-  Inventory in(is_gpt2(shape) ? "transformer." : "model.", Group::kFinal);
+  Inventory in(shape, is_gpt2(shape) ? "transformer." : "model.", Group::kFinal);
   in.norm(is_gpt2(shape) ? "ln_f" : "norm", shape.norm, shape.hidden);
   return std::move(in).take();
 }
 
 std::vector<Tensor> head_tensors(const Shape& shape) {
-  Inventory in("", Group::kHead);
+  Inventory in(shape, "", Group::kHead);
   if (!shape.tied) {
     in.matrix("lm_head", shape.vocabulary, shape.hidden);
   }
@@ -106,13 +126,30 @@ std::int64_t count(const std::vector<Tensor>& tensors) {
   return sum;
 }
 
+std::vector<Tensor> trained(std::vector<Tensor> tensors) {
+  std::erase_if(tensors, [](const Tensor& tensor) { return !tensor.trained; });
+  return tensors;
+}
+
+Bytes stored(const Tensor& tensor, Widths widths) {
+  return Bytes((tensor.trained ? widths.trained : widths.frozen) * tensor.numel());
+}
+
+Bytes stored(const std::vector<Tensor>& tensors, Widths widths) {
+  Bytes sum{};
+  for (const Tensor& tensor : tensors) {
+    sum += stored(tensor, widths);
+  }
+  return sum;
+}
+
 std::vector<Tensor> layer_tensors(const Shape& shape, std::int64_t layer) {
   SIM_ASSERT(layer >= 0 && layer < shape.layers, "only layers of the model have tensors");
   return is_gpt2(shape) ? gpt2_layer(shape, layer) : llama_layer(shape, layer);
 }
 
 std::vector<Tensor> embedding_tensors(const Shape& shape) {
-  Inventory in(is_gpt2(shape) ? "transformer." : "model.", Group::kEmbedding);
+  Inventory in(shape, is_gpt2(shape) ? "transformer." : "model.", Group::kEmbedding);
   in.matrix(is_gpt2(shape) ? "wte" : "embed_tokens", shape.vocabulary, shape.hidden);
   if (shape.positions > 0) {
     in.matrix("wpe", shape.positions, shape.hidden);
@@ -150,10 +187,26 @@ std::int64_t parameters(const Shape& shape) {
   return shape.layers * layer_parameters(shape) + count(outer_tensors(shape));
 }
 
-Tensor largest_tensor(const Shape& shape) {
+std::int64_t trained_parameters(const Shape& shape) {
+  return shape.layers * count(trained(layer_tensors(shape))) + count(trained(outer_tensors(shape)));
+}
+
+namespace {
+
+std::vector<Tensor> different_tensors(const Shape& shape) {
   Shape one = shape;  // layers are alike: the first stands for all
   one.layers = 1;
-  return std::ranges::max(all_tensors(one), {}, &Tensor::numel);
+  return all_tensors(one);
+}
+
+}  // namespace
+
+Tensor largest_tensor(const Shape& shape) {
+  return std::ranges::max(different_tensors(shape), {}, &Tensor::numel);
+}
+
+Tensor largest_trained_tensor(const Shape& shape) {
+  return std::ranges::max(trained(different_tensors(shape)), {}, &Tensor::numel);
 }
 
 }  // namespace offsim::model

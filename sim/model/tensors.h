@@ -9,6 +9,8 @@
 // Parameters of a dense SwiGLU layer: 2 h a p (q, o) + 2 h g p (k, v) + 3 h f + 2 h (norms), plus
 // biases a p + 2 g p (qwen2) or norms 2 p (qwen3). GELU: 2 h f and biases. Model: L layers + V h
 // (embedding) + V h (head, unless tied) + final norm + positions h.
+// With adapters (shape.h) the model's own tensors are frozen and each adapted Linear has two more,
+// behind its own: rank (in + out) trained parameters.
 // Left out: buffers (gpt2's masks, rotary frequencies), which are not trained.
 #pragma once
 
@@ -16,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/base/units.h"
 #include "sim/model/shape.h"
 
 namespace offsim::model {
@@ -29,11 +32,19 @@ struct Tensor {
   Group group = Group::kLayer;
   std::int64_t layer = -1;  // which layer, -1 outside the layers
   bool is_matrix = false;
+  bool trained = true;  // it has a gradient and optimizer states; frozen otherwise
 
   std::int64_t numel() const { return rows * cols; }
 };
 
-std::int64_t count(const std::vector<Tensor>& tensors);  // elements
+std::int64_t count(const std::vector<Tensor>& tensors);    // elements
+std::vector<Tensor> trained(std::vector<Tensor> tensors);  // those that are
+// Bytes of a number: of trained parameters, of frozen ones.
+struct Widths {
+  std::int64_t trained = 2, frozen = 2;
+};
+Bytes stored(const Tensor& tensor, Widths widths);
+Bytes stored(const std::vector<Tensor>& tensors, Widths widths);
 
 // The tensors of one layer. All layers are alike but for the index in their names.
 // Requires: 0 <= layer < shape.layers.
@@ -52,7 +63,9 @@ std::int64_t embedding_parameters(const Shape& shape);  // token table and gpt2'
 std::int64_t final_norm_parameters(const Shape& shape);
 std::int64_t head_parameters(const Shape& shape);  // 0 when tied
 std::int64_t parameters(const Shape& shape);       // all of them, each counted once
-// The largest tensor, the first of them when several are alike.
+std::int64_t trained_parameters(const Shape& shape);
+// The largest tensor, the first of them when several are alike; of those that are trained.
 Tensor largest_tensor(const Shape& shape);
+Tensor largest_trained_tensor(const Shape& shape);
 
 }  // namespace offsim::model

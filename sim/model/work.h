@@ -22,9 +22,9 @@
 
 namespace offsim::model {
 
-// How the module computes: autocast casts fp32 parameters and activations to 16 bits for matrix
-// products; pure16 has 16-bit parameters and activations (DeepSpeed's bf16, MegaTrain, a bf16
-// model); fp32 everywhere.
+// How the module computes: autocast casts fp32 parameters (of a model with adapters: those of the
+// adapters) and activations to 16 bits for matrix products; pure16 has 16-bit parameters and
+// activations (DeepSpeed's bf16, MegaTrain, a bf16 model); fp32 everywhere.
 enum class Numerics : std::uint8_t { kAutocast, kPure16, kFp32 };
 
 struct Kernel {
@@ -84,14 +84,17 @@ struct Pieces {
   Numerics numerics = Numerics::kPure16;
   Piece embedding;  // and what comes before the first layer: rotary table, mask
   Piece layer;
-  Piece head;        // final norm, logits, loss
-  Work recompute;    // a layer's forward again, up to the last tensor that backward needs
-  Bytes hidden;      // one tensor of the residual stream: a checkpoint
-  Bytes cast_layer;  // autocast: 16-bit copies of a layer's matrices, alive until the region
-  Bytes cast_head;   // ends, or until the backward that needs them
+  Piece first_layer;  // the same, but with adapters: nothing below it is trained
+  Piece head;         // final norm, logits, loss
+  Work recompute;     // a layer's forward again, up to the last tensor that backward needs
+  Bytes hidden;       // one tensor of the residual stream: a checkpoint
+  Bytes cast_layer;   // autocast: 16-bit copies of a layer's matrices, alive until the region
+  Bytes cast_head;    // ends, or until the backward that needs them
 };
 
-Pieces pieces(const Shape& shape, Batch batch, Numerics numerics);
+// `input_gradients`: autograd is asked for the gradient of the embedding's result though nothing
+// below needs it (PEFT does so for checkpointing: enable_input_require_grads).
+Pieces pieces(const Shape& shape, Batch batch, Numerics numerics, bool input_gradients = false);
 
 // Bytes-bound work on `elements` numbers: `launches` kernels that move `bytes_per_element` in all.
 Work elementwise(std::string name, std::int64_t elements, double bytes_per_element, int launches);

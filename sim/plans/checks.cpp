@@ -37,6 +37,13 @@ void require_precision(const Job& job, std::initializer_list<Precision> allowed,
   }
 }
 
+void refuse_adapters(const Job& job, std::string_view why) {
+  if (job.shape.adapters.any()) {
+    throw InputError({}, fmt::format("{} does not run with lora_rank: {}", job.plan->name, why),
+                     "expected a plan such as native or zero3-offload");
+  }
+}
+
 void require_drive(const Job& job, std::string_view option) {
   if (job.machine.drives.empty()) {
     throw InputError(option.empty() ? Place{} : job.options.place(option),

@@ -18,6 +18,9 @@ std::vector<std::string> check_question(const Job& job);
 void require_precision(const Job& job, std::initializer_list<Precision> allowed,
                        std::string_view expected);
 
+// Throws InputError when the question has adapters; `why` the plan does not.
+void refuse_adapters(const Job& job, std::string_view why);
+
 // Throws InputError, at the option that asked for it if one did, on a machine without a drive.
 void require_drive(const Job& job, std::string_view option = {});
 

@@ -43,6 +43,11 @@ inline void free_beside(runtime::Recorder& gpu, runtime::Buffer buffer, runtime:
   owner == user ? gpu.free(buffer) : gpu.free_after(buffer, user);
 }
 
+// Bytes of a frozen parameter as it is loaded: 16 bits, but where everything is fp32.
+inline std::int64_t frozen_width(const Job& job) {
+  return job.workload.precision == Precision::kFp32 ? 4 : 2;
+}
+
 // A Work's name must say its size: works are interned by name.
 inline std::string sized(std::string_view what, std::int64_t elements,
                          std::string_view unit = "elements") {

@@ -41,7 +41,7 @@ std::vector<SubGroup> make_sub_groups(const Job& job) {
   const std::int64_t size = job.options.count("sub_group_size");
   std::vector<SubGroup> groups;
   SubGroup open;
-  for (const Tensor& tensor : model::all_tensors(job.shape)) {
+  for (const Tensor& tensor : model::trained(model::all_tensors(job.shape))) {
     open.elements += tensor.numel();
     open.tensors += 1;
     if (open.elements >= size) {
@@ -77,10 +77,7 @@ Stage3::Stage3(const Job& job, Recorder& gpu, Tier optimizer)
       gather_(overlap_ ? gpu.stream("gather") : kCompute),
       reduction_(overlap_ ? gpu.stream("reduction") : kCompute) {
   number_parameters();
-  for (std::size_t group = 0; group < sub_groups_.size(); ++group) {
-    sub_group_of_.insert(sub_group_of_.end(), static_cast<std::size_t>(sub_groups_[group].tensors),
-                         group);
-  }
+  number_sub_groups();
   choose_tiers();
   choose_homes();
   place();
@@ -99,6 +96,7 @@ void Stage3::number_parameters() {
     }
     for (const Tensor& tensor : tensors) {
       elements_.push_back(tensor.numel());
+      trained_.push_back(tensor.trained);
     }
     next = static_cast<std::int32_t>(elements_.size());
   };
@@ -108,6 +106,23 @@ void Stage3::number_parameters() {
     number(piece, layer);
   }
   number(model_.head(), model::tail_tensors(job_.shape));
+}
+
+void Stage3::number_sub_groups() {
+  std::size_t group = 0;
+  std::int64_t in_group = 0;
+  sub_group_of_.assign(elements_.size(), 0);
+  for (std::size_t i = 0; i < elements_.size(); ++i) {
+    if (!trained_[i]) {
+      continue;
+    }
+    if (in_group == sub_groups_[group].tensors) {
+      ++group;
+      in_group = 0;
+    }
+    sub_group_of_[i] = group;
+    ++in_group;
+  }
 }
 
 // Which sub-groups keep their optimizer on the GPU, and which are too small for the drive.
@@ -132,6 +147,11 @@ bool Stage3::worth_a_request(std::size_t parameter) const {
 // none fits behind one that does not.
 void Stage3::choose_homes() {
   homes_.assign(elements_.size(), parameters_ == Tier::kGpu ? Space::kGpu : Space::kPinned);
+  for (std::size_t i = 0; i < elements_.size(); ++i) {
+    if (parameters_ == Tier::kCpu && !trained_[i] && !pinned_) {
+      homes_[i] = Space::kPageable;
+    }
+  }
   if (parameters_ != Tier::kNvme) {
     return;
   }
@@ -151,7 +171,7 @@ void Stage3::choose_homes() {
 }
 
 void Stage3::place() {
-  const std::int64_t n = model::parameters(job_.shape);
+  const std::int64_t n = model::trained_parameters(job_.shape);
   gpu_.allocate(Space::kGpu, job_.machine.framework.gpu_workspace.value,
                 "workspace of matrix products");
   if (job_.options.flag("contiguous_gradients")) {
@@ -159,7 +179,7 @@ void Stage3::place() {
                   "gradient bucket");
   }
   if (parameters_ == Tier::kGpu) {
-    gpu_.allocate(Space::kGpu, Bytes(2 * n), "parameters");
+    gpu_.allocate(Space::kGpu, Bytes(2 * model::parameters(job_.shape)), "parameters");
   }
   if (!offloaded()) {
     gpu_.allocate(Space::kGpu, Bytes(2 * n), "16-bit gradients");
@@ -190,7 +210,7 @@ void Stage3::place_host() {
     }
   }
   if (offloaded()) {
-    allocate(host, Bytes(2 * model::parameters(job_.shape)), "16-bit gradients");
+    allocate(host, Bytes(2 * model::trained_parameters(job_.shape)), "16-bit gradients");
   }
   if (parameters_ != Tier::kGpu) {
     place_parameters_on_host();
@@ -206,7 +226,7 @@ void Stage3::place_parameters_on_host() {
           : gpu_.allocate(Space::kPinned, bytes, tag);
   };
   const bool drive = parameters_ == Tier::kNvme;
-  const std::int64_t all = model::parameters(job_.shape);
+  const std::int64_t all = model::trained_parameters(job_.shape);
   const std::int64_t piece = drive ? std::min(all, job_.options.count("max_in_cpu")) : all;
   if (piece > 0) {
     pin(Bytes(2 * piece), "parameters");
@@ -216,7 +236,7 @@ void Stage3::place_parameters_on_host() {
     if (drive && worth_a_request(i)) {
       continue;
     }
-    if (sub_groups_[sub_group_of_[i]].in_piece) {
+    if (trained_[i] && sub_groups_[sub_group_of_[i]].in_piece) {
       if (pinned_ && !exact) {
         pin(bytes, "cached blocks of initialisation");
       }
@@ -314,7 +334,11 @@ void Stage3::run(GpuModel::Pass pass, std::int64_t piece) {
   }
 }
 
+// What is below the first adapter has no backward, and no hook before one.
 void Stage3::backward_module(const Module& module, const std::vector<std::int32_t>& ids) {
+  if (job_.shape.adapters.any() && module.backward.kernels.empty()) {
+    return;
+  }
   window_->enter(ids, module.borders);
   gpu_.launch(module.backward);
   window_->leave(ids);
@@ -323,6 +347,9 @@ void Stage3::backward_module(const Module& module, const std::vector<std::int32_
 void Stage3::add_gradients(const std::vector<std::int32_t>& ids) {
   for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
     const auto parameter = static_cast<std::size_t>(*id);
+    if (!trained_[parameter]) {
+      continue;
+    }
     gradients_->add(parameter,
                     gpu_.allocate(Space::kGpu, Bytes(2 * elements_[parameter]), "gradients"));
   }

@@ -16,6 +16,8 @@
 //   before 0.17   blocking H2D of 4 B a parameter, then a GPU cast, 4N transient bytes on the GPU
 //   since         CPU cast to the staging copy (6 B), H2D of 2 B a parameter, not blocking
 // H2D bytes a parameter: 2(k-1) + 4 or + 2. D2H: 4 for k = 1, else 2k + 4.
+// Frozen parameters (adapters) are 2 bytes on the GPU and nothing else; N and all buffers are of
+// the trained ones then.
 //
 // variant = paper: the delayed parameter update of arXiv 2101.06840, which the code does not have.
 // Gradients leave in 16 bits on a stream of their own, beside the backward, and nobody waits for
@@ -59,7 +61,7 @@ class Zero2 {
       : job_(job),
         gpu_(gpu),
         model_(job, gpu, numerics_of(job.workload.precision, true)),
-        parameters_(model::parameters(job.shape)),
+        parameters_(model::trained_parameters(job.shape)),
         version_(job.options.version("deepspeed_version")),
         delayed_(job.options.text("variant") == "paper"),
         staging_(version_ >= kStagingSince),
@@ -67,7 +69,7 @@ class Zero2 {
         overlap_(delayed_ || job.options.flag("overlap_comm")),
         bucket_elements_(job.options.count("reduce_bucket_size")),
         reduction_(overlap_ ? gpu.stream("reduction") : kCompute) {
-    gpu_.allocate(Space::kGpu, Bytes(2 * parameters_), "parameters");
+    gpu_.allocate(Space::kGpu, Bytes(2 * model::parameters(job.shape)), "parameters");
     gpu_.allocate(Space::kGpu, job_.machine.framework.gpu_workspace.value,
                   "workspace of matrix products");
     if (delayed_) {
@@ -87,7 +89,7 @@ class Zero2 {
     const auto run = [this](GpuModel::Pass pass, std::int64_t piece) {
       model_.launch(pass, piece);
       if (pass == GpuModel::Pass::kGradients) {
-        for (const Tensor& tensor : model_.tensors(piece)) {
+        for (const Tensor& tensor : model_.trained(piece)) {
           reduce(tensor);
         }
       }
@@ -129,9 +131,9 @@ class Zero2 {
     if (staging_) {
       gpu_.allocate(host_space(), Bytes(2 * parameters_), "16-bit staging copy");
     }
-    const std::vector<Tensor> tensors = model::all_tensors(job_.shape);
+    const std::vector<Tensor> tensors = model::trained(model::all_tensors(job_.shape));
     tensors_ = static_cast<std::int64_t>(tensors.size());
-    const Bytes largest(2 * model::largest_tensor(job_.shape).numel());
+    const Bytes largest(2 * model::largest_trained_tensor(job_.shape).numel());
     gpu_.allocate(host_space(), largest, "16-bit gradient buffer");
     gpu_.allocate(Space::kGpu, largest, "16-bit gradient buffer");
     if (job_.workload.accumulation > 1) {
@@ -149,7 +151,7 @@ class Zero2 {
     gpu_.allocate(Space::kPinned, Bytes(2 * parameters_), "16-bit parameters");
     allocate_buckets();
     if (job_.workload.accumulation > 1) {
-      gpu_.allocate(Space::kGpu, Bytes(2 * model::largest_tensor(job_.shape).numel()),
+      gpu_.allocate(Space::kGpu, Bytes(2 * model::largest_trained_tensor(job_.shape).numel()),
                     "16-bit gradient buffer");
     }
   }
@@ -290,7 +292,7 @@ class Zero2 {
   const Job& job_;
   Recorder& gpu_;
   GpuModel model_;
-  std::int64_t parameters_;
+  std::int64_t parameters_;  // that are trained
   std::int64_t tensors_ = 0;
   std::int64_t version_;
   bool delayed_, staging_, pinned_, overlap_;

@@ -50,6 +50,8 @@ Json scenario_json(const plans::Job& job) {
           {"accumulation", work.accumulation},
           {"checkpointing", to_string(work.checkpointing)},
           {"precision", to_string(work.precision)},
+          {"lora_rank", job.shape.adapters.rank},
+          {"lora_targets", model::to_string(job.shape.adapters.targets)},
           {"phase_sync", work.phase_sync},
           {"loader_workers", work.loader_workers},
           {"loader_bandwidth", work.loader_bandwidth.value},

@@ -170,6 +170,10 @@ std::string loader_text(const plans::Workload& work) {
   return parts.empty() ? "" : "loader " + join(parts, ", ");
 }
 
+std::string adapters_text(const model::Adapters& adapters) {
+  return fmt::format("LoRA {} on {}", adapters.rank, model::to_string(adapters.targets));
+}
+
 std::string_view pool_title(std::string_view pool) {
   return pool == "gpu" ? "GPU" : pool == "host_pinned" ? "pinned" : pool == "nvme" ? "NVMe" : pool;
 }

@@ -65,6 +65,9 @@ std::string job_text(const plans::Job& job, const TextStyle& style) {
   if (work.checkpointing != plans::Checkpointing::kNone) {
     batch.push_back(fmt::format("checkpointing {}", plans::to_string(work.checkpointing)));
   }
+  if (job.shape.adapters.any()) {
+    batch.push_back(adapters_text(job.shape.adapters));
+  }
   if (work.phase_sync) {
     batch.emplace_back("phases synchronised");
   }
@@ -75,7 +78,7 @@ std::string job_text(const plans::Job& job, const TextStyle& style) {
          labelled("batch", join(batch, ", "), style);
 }
 
-std::string rates_text(const Prediction& p, const TextStyle& style) {
+std::string rates_text(const plans::Job& job, const Prediction& p, const TextStyle& style) {
   const std::string high = time_text(p.step_high, p.step);
   std::string low = time_text(p.step_low, p.step);
   low.resize(low.find(' '));  // one unit is enough
@@ -84,11 +87,13 @@ std::string rates_text(const Prediction& p, const TextStyle& style) {
                fmt::format("{} {}, {} tokens/s", tie(show(p.step)),
                            tie(fmt::format("({} to {})", low, high)), three_digits(p.tokens_per_s)),
                style);
-  out +=
-      labelled("TFLOPS",
-               fmt::format("{} as 6ND, {} of the model, {} executed", three_digits(p.tflops_six_nd),
-                           three_digits(p.tflops_model), three_digits(p.tflops_hardware)),
-               style);
+  // n of the N parameters are trained.
+  const std::string_view convention = job.shape.adapters.any() ? "4ND + 2nD" : "6ND";
+  out += labelled(
+      "TFLOPS",
+      fmt::format("{} as {}, {} of the model, {} executed", three_digits(p.tflops_six_nd),
+                  convention, three_digits(p.tflops_model), three_digits(p.tflops_hardware)),
+      style);
   if (!p.cost) {
     return out + labelled("cost", "no price in the catalog: give --price", style);
   }
@@ -304,7 +309,7 @@ std::string prediction_text(const plans::Job& job, const study::Prediction& pred
   const std::string asked = head_text(job, style) + job_text(job, style);
   std::string out;
   if (prediction.feasible()) {
-    out = asked + rates_text(prediction, style) + path_text(prediction, style) +
+    out = asked + rates_text(job, prediction, style) + path_text(prediction, style) +
           memory_text(prediction, style) + support_text(job, prediction, style);
   } else {
     out = misfit_text(prediction, style) + asked + memory_text(prediction, style) + "\n";

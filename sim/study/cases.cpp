@@ -19,6 +19,7 @@ constexpr std::int64_t kMostBatch = 1'000'000;
 constexpr std::int64_t kMostSequence = 50'000'000;
 constexpr std::int64_t kMostTokens = 1'000'000'000'000;  // a step
 constexpr std::int64_t kMostAccumulation = 4096;
+constexpr std::int64_t kMostRank = 65'536;
 constexpr double kMostCases = 10'000;
 
 bool is_largest(const GivenWorkload& w) {
@@ -58,9 +59,11 @@ BytesPerSecond bandwidth(const Given& g, std::string_view name) {
 
 template <class Enum>
 Enum choice(const Given& g, std::string_view name, const std::vector<Enum>& values) {
+  using model::to_string;
+  using plans::to_string;
   std::vector<std::string> names;
   for (const Enum value : values) {
-    names.emplace_back(plans::to_string(value));
+    names.emplace_back(to_string(value));
     if (names.back() == g.text) {
       return value;
     }
@@ -125,6 +128,32 @@ plans::Workload effective(const GivenWorkload& w, Origins& origins) {
   note("phase_sync", w.phase_sync, out.phase_sync ? "true" : "false");
   note("loader_workers", w.loader_workers, std::to_string(out.loader_workers));
   note("loader_bandwidth", w.loader_bandwidth, show(out.loader_bandwidth));
+  return out;
+}
+
+// The adapters that the work puts on the model.
+model::Adapters adapters(const GivenWorkload& w, Origins& origins) {
+  using model::AdapterTargets;
+  model::Adapters out;
+  if (w.lora_rank) {
+    out.rank = whole(*w.lora_rank, "lora_rank", 0, kMostRank);
+  }
+  if (w.lora_targets) {
+    out.targets = choice<AdapterTargets>(
+        *w.lora_targets, "lora_targets",
+        {AdapterTargets::kQueryValue, AdapterTargets::kAttention, AdapterTargets::kAllLinear});
+    if (!out.any()) {
+      throw InputError(w.lora_targets->place, "lora_targets has no effect",
+                       "expected a lora_rank beside it");
+    }
+  }
+  const auto note = [&](const char* name, const std::optional<Given>& g, std::string value) {
+    origins.push_back({name, std::move(value), g ? g->place : Place{}});
+  };
+  note("workload.lora_rank", w.lora_rank, std::to_string(out.rank));
+  if (out.any()) {
+    note("workload.lora_targets", w.lora_targets, std::string(model::to_string(out.targets)));
+  }
   return out;
 }
 
@@ -252,6 +281,7 @@ Made make_case(const Scenario& s, const GivenPlan& plan, const GivenWorkload& wo
   }
   const GivenWorkload merged = merge(work, plan.workload);
   c.job.workload = effective(merged, c.origins);
+  c.job.shape.adapters = adapters(merged, c.origins);
   const double size = check_size(shape, c.job.workload, merged, model);
   if (shape.positions > 0 && c.job.workload.sequence > shape.positions) {
     throw InputError(

@@ -31,6 +31,8 @@ constexpr Key kSchema[] = {
     {"/scenario/accumulation", "number"},
     {"/scenario/checkpointing", "string"},
     {"/scenario/precision", "string"},
+    {"/scenario/lora_rank", "number"},
+    {"/scenario/lora_targets", "string"},
     {"/scenario/phase_sync", "boolean"},
     {"/scenario/loader_workers", "number"},
     {"/scenario/loader_bandwidth", "number"},
