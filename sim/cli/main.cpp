@@ -59,6 +59,8 @@ void add_work_flags(CLI::App* app, WorkFlags& work) {
   app->add_option("--lora-targets", work.lora_targets,
                   "beside it: query-value, attention or all-linear (query-value)")
       ->type_name("T");
+  app->add_option("--base", work.base, "beside it: 16-bit, int8, nf4 or nf4-double (16-bit)")
+      ->type_name("B");
   app->add_option("--loader-workers", work.loader_workers,
                   "cores that a data loader keeps busy (0)")
       ->type_name("N");

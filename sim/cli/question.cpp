@@ -118,6 +118,9 @@ std::string work_flags(const plans::Job& job) {
   if (const model::Adapters& adapters = job.shape.adapters; adapters.any()) {
     out += fmt::format(" --lora-rank {} --lora-targets {}", adapters.rank,
                        model::to_string(adapters.targets));
+    if (adapters.base != model::Base::k16Bit) {
+      out += fmt::format(" --base {}", model::to_string(adapters.base));
+    }
   }
   return work.phase_sync ? out + " --phase-sync" : out;
 }
@@ -150,7 +153,8 @@ study::Scenario scenario_of(const std::string& model, const std::string& machine
                        give(flags.loader_workers),
                        give(flags.loader_bandwidth),
                        give(flags.lora_rank),
-                       give(flags.lora_targets)};
+                       give(flags.lora_targets),
+                       give(flags.base)};
   if (flags.phase_sync) {
     scenario.workload.phase_sync = on_command_line("true");
   }

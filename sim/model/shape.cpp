@@ -296,6 +296,11 @@ std::string_view to_string(AdapterTargets targets) {
   return kNames[static_cast<std::size_t>(targets)];
 }
 
+std::string_view to_string(Base base) {
+  static constexpr std::array<std::string_view, 4> kNames{"16-bit", "int8", "nf4", "nf4-double"};
+  return kNames[static_cast<std::size_t>(base)];
+}
+
 // PEFT's names of modules; gpt2 has two that end in c_proj.
 bool Adapters::on(std::string_view linear) const {
   const auto is = [linear](std::initializer_list<std::string_view> names) {

@@ -34,11 +34,19 @@ std::string_view to_string(Architecture architecture);  // "gpt2", as model_type
 // o; or all of the layers. The head is never one. No dropout.
 enum class AdapterTargets : std::uint8_t { kQueryValue, kAttention, kAllLinear };
 
+// How bitsandbytes stores the weights of the layers' Linears while they are frozen (LLM.int8, arXiv
+// 2208.07339; QLoRA, arXiv 2305.14314): 16 bits; 8 bits and a fp32 number a row; 4 bits and a fp32
+// number for each block of 64; or, double quantisation, 8 bits for each block and a fp32 number for
+// 256 of these. Embedding, norms and head stay 16-bit.
+enum class Base : std::uint8_t { k16Bit, kInt8, kNf4, kNf4Double };
+
 std::string_view to_string(AdapterTargets targets);
+std::string_view to_string(Base base);
 
 struct Adapters {
   std::int64_t rank = 0;  // 0: none, everything is trained
   AdapterTargets targets = AdapterTargets::kQueryValue;
+  Base base = Base::k16Bit;  // of what is frozen
 
   bool any() const { return rank > 0; }
   bool on(std::string_view linear) const;  // a module by its name, such as "self_attn.q_proj"

@@ -168,13 +168,44 @@ void Tape::frozen_linear(std::int64_t rows, std::int64_t in, std::int64_t out, I
     input_saved_ = input == Input::kKept;
   }
   recompute_kernels_ = forward_.size();
-  product(forward_, rows, out, in);
+  if (base_ == Base::kInt8) {
+    stream(forward_, 2 * act() * rows * in);    // to fp16
+    stream(forward_, (act() + 1) * rows * in);  // to 8 bits
+    product(forward_, rows, out, in);           // into 32 bits
+    indexed(forward_, rows * out, (4 + act()) * rows * out);
+    stream(forward_, 2 * act() * rows * out);  // from fp16
+  } else {
+    dequantise(forward_, in * out);
+    product(forward_, rows, out, in);
+  }
   if (needed) {
+    dequantise(backward_, in * out);
     product(backward_, rows, in, out);
     if (input == Input::kWideAgain) {
       stream(backward_, 3 * residual() * rows * in);
     }
   }
+}
+
+void Tape::dequantise(std::vector<Kernel>& list, std::int64_t elements) const {
+  constexpr std::int64_t kBlock = 64;
+  const std::int64_t blocks = elements / kBlock;
+  switch (base_) {
+    case Base::k16Bit:
+      return;
+    case Base::kInt8:
+      indexed(list, elements, (1 + act()) * elements);
+      tiny(list, 1);
+      indexed(list, elements, 2 * act() * elements);
+      return;
+    case Base::kNf4Double:
+      stream(list, 5 * blocks);
+      stream(list, 8 * blocks);
+      break;
+    case Base::kNf4:
+      break;
+  }
+  stream(list, elements / 2 + 4 * blocks + act() * elements);
 }
 
 // Autocast's 16-bit copy of a matrix, and its gradient back in fp32.

@@ -12,6 +12,12 @@
 // ("needed": the input of an operation has one). A frozen model that autocast runs is a 16-bit one,
 // so that autocast casts nothing but its fp32 adapters and their inputs. Left out: layer norms and
 // powers, which autocast computes in fp32 (gpt2).
+//
+// A quantised weight (bitsandbytes) becomes 16-bit numbers for its product, forward and again
+// backward: 4 bits by one kernel (two more on a number a block for double quantisation), 8 bits by
+// a cast and a scaling, backward only: forward it quantises the input and dequantises the product.
+// Left out: the columns of outliers that LLM.int8 multiplies apart; its 8-bit products are counted
+// as 16-bit ones.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +35,7 @@ class Tape {
   Tape(Numerics numerics, const Adapters& adapters)
       : numerics_(adapters.any() && numerics == Numerics::kAutocast ? Numerics::kPure16 : numerics),
         frozen_(adapters.any()),
+        base_(adapters.base),
         wide_adapters_(frozen_ && numerics == Numerics::kAutocast) {}
 
   std::int64_t act() const {
@@ -94,6 +101,7 @@ class Tape {
   void product(std::vector<Kernel>& list, std::int64_t m, std::int64_t n, std::int64_t k) const;
   void frozen_linear(std::int64_t rows, std::int64_t in, std::int64_t out, Input input,
                      bool needed);
+  void dequantise(std::vector<Kernel>& list, std::int64_t elements) const;
   void cast_adapter(std::int64_t elements);
 
   // Where a module begins; of it only the names and sizes are filled in.
@@ -103,7 +111,9 @@ class Tape {
   };
 
   Numerics numerics_;
-  bool frozen_, wide_adapters_;
+  bool frozen_;
+  Base base_;
+  bool wide_adapters_;
   bool input_saved_ = false;  // of the Linears that read it
   std::vector<Mark> marks_;
   std::vector<Kernel> forward_, backward_;

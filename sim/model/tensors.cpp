@@ -16,7 +16,9 @@ class Inventory {
       : adapters_(shape.adapters), prefix_(std::move(prefix)), group_(group), layer_(layer) {}
 
   void matrix(const std::string& name, std::int64_t rows, std::int64_t cols) {
-    add(name + ".weight", rows, cols, true, !adapters_.any());
+    const bool quantised = adapters_.any() && group_ == Group::kLayer;
+    add(name + ".weight", rows, cols, true, !adapters_.any(),
+        quantised ? adapters_.base : Base::k16Bit);
   }
   void vector(const std::string& name, const char* kind, std::int64_t size) {
     add(name + kind, size, 1, false, !adapters_.any());
@@ -46,8 +48,8 @@ class Inventory {
 
  private:
   void add(const std::string& name, std::int64_t rows, std::int64_t cols, bool is_matrix,
-           bool trained) {
-    tensors_.push_back({prefix_ + name, rows, cols, group_, layer_, is_matrix, trained});
+           bool trained, Base base = Base::k16Bit) {
+    tensors_.push_back({prefix_ + name, rows, cols, group_, layer_, is_matrix, trained, base});
   }
   // PEFT puts the Linear that it adapts below a module of its name.
   std::string base_of(const std::string& name) const {
@@ -131,14 +133,47 @@ std::vector<Tensor> trained(std::vector<Tensor> tensors) {
   return tensors;
 }
 
-Bytes stored(const Tensor& tensor, Widths widths) {
-  return Bytes((tensor.trained ? widths.trained : widths.frozen) * tensor.numel());
+Bytes numbers(const Tensor& tensor, Widths widths) {
+  const std::int64_t n = tensor.numel();
+  switch (tensor.base) {
+    case Base::kInt8:
+      return Bytes(n);
+    case Base::kNf4:
+    case Base::kNf4Double:
+      return Bytes((n + 1) / 2);
+    case Base::k16Bit:
+      break;
+  }
+  return Bytes((tensor.trained ? widths.trained : widths.frozen) * n);
 }
 
-Bytes stored(const std::vector<Tensor>& tensors, Widths widths) {
+Bytes constants(const Tensor& tensor) {
+  const std::int64_t blocks = (tensor.numel() + 63) / 64;
+  switch (tensor.base) {
+    case Base::kInt8:
+      return Bytes(4 * tensor.rows);
+    case Base::kNf4:
+      return Bytes(4 * blocks);
+    case Base::kNf4Double:
+      return Bytes(blocks + 4 * ((blocks + 255) / 256));
+    case Base::k16Bit:
+      break;
+  }
+  return Bytes(0);
+}
+
+Bytes numbers(const std::vector<Tensor>& tensors, Widths widths) {
   Bytes sum{};
   for (const Tensor& tensor : tensors) {
-    sum += stored(tensor, widths);
+    sum += numbers(tensor, widths);
+  }
+  return sum;
+}
+
+Bytes constants(const std::vector<Tensor>& tensors) {
+  Bytes sum{};
+  for (const Tensor& tensor : tensors) {
+    sum += constants(tensor);
   }
   return sum;
 }

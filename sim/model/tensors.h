@@ -32,7 +32,8 @@ struct Tensor {
   Group group = Group::kLayer;
   std::int64_t layer = -1;  // which layer, -1 outside the layers
   bool is_matrix = false;
-  bool trained = true;  // it has a gradient and optimizer states; frozen otherwise
+  bool trained = true;       // it has a gradient and optimizer states; frozen otherwise
+  Base base = Base::k16Bit;  // how a frozen one is stored
 
   std::int64_t numel() const { return rows * cols; }
 };
@@ -43,8 +44,10 @@ std::vector<Tensor> trained(std::vector<Tensor> tensors);  // those that are
 struct Widths {
   std::int64_t trained = 2, frozen = 2;
 };
-Bytes stored(const Tensor& tensor, Widths widths);
-Bytes stored(const std::vector<Tensor>& tensors, Widths widths);
+Bytes numbers(const Tensor& tensor, Widths widths);  // of a quantised one: 8 or 4 bits each
+Bytes constants(const Tensor& tensor);  // what a quantised one needs beside its numbers
+Bytes numbers(const std::vector<Tensor>& tensors, Widths widths);
+Bytes constants(const std::vector<Tensor>& tensors);
 
 // The tensors of one layer. All layers are alike but for the index in their names.
 // Requires: 0 <= layer < shape.layers.

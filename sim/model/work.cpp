@@ -123,11 +123,15 @@ Piece layer_piece(const Shape& shape, Batch batch, Numerics numerics, bool neede
   // While the MLP runs: gated, silu(gate), up and their product; else the products of gelu_new. Its
   // input and the residual.
   const std::int64_t alive = shape.gated_mlp ? 3 : (tape.residual() > tape.act() ? 7 : 4);
-  piece.forward_extra = Bytes(2 * hidden);
-  piece.forward_alone = Bytes(alive * wide_mlp + 3 * hidden);
+  // A quantised weight as 16-bit numbers; of 8 bits forward the 32-bit product instead.
+  const Base base = shape.adapters.base;
+  const std::int64_t weight = base == Base::k16Bit ? 0 : tape.act() * shape.hidden * shape.ffn;
+  const std::int64_t forward = base == Base::kInt8 ? 4 * batch.tokens() * shape.ffn : weight;
+  piece.forward_extra = Bytes(2 * hidden + forward);
+  piece.forward_alone = Bytes(alive * wide_mlp + 3 * hidden + forward);
   // While the MLP's backward runs: the gradients of the product, gate and up, beside the
   // residual's.
-  piece.backward_extra = Bytes(3 * wide_mlp + hidden);
+  piece.backward_extra = Bytes(3 * wide_mlp + hidden + weight);
   piece.modules = tape.modules(kind);
   recompute = named("layer recompute", tape.recompute());
   piece.forward = named("layer forward", tape.take_forward());
@@ -137,7 +141,9 @@ Piece layer_piece(const Shape& shape, Batch batch, Numerics numerics, bool neede
 
 Piece head_piece(const Shape& shape, Batch batch, Numerics numerics, Bytes& cast) {
   const std::int64_t tokens = batch.tokens();
-  Tape tape(numerics, shape.adapters);
+  Adapters adapters = shape.adapters;
+  adapters.base = Base::k16Bit;  // the head is not quantised
+  Tape tape(numerics, adapters);
   norm(tape, shape, tokens, shape.architecture == Architecture::kGpt2 ? "ln_f" : "norm", 1);
   tape.module("lm_head", {shape.vocabulary * shape.hidden}, 1, shape.tied);
   tape.linear(tokens, shape.hidden, shape.vocabulary, false, Tape::Input::kWide);

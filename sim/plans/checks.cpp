@@ -44,6 +44,13 @@ void refuse_adapters(const Job& job, std::string_view why) {
   }
 }
 
+void refuse_int8(const Job& job) {
+  if (job.shape.adapters.base == model::Base::kInt8) {
+    throw InputError({}, fmt::format("{} does not shard an int8 base", job.plan->name),
+                     "expected base 16-bit, nf4 or nf4-double");
+  }
+}
+
 void require_drive(const Job& job, std::string_view option) {
   if (job.machine.drives.empty()) {
     throw InputError(option.empty() ? Place{} : job.options.place(option),

@@ -7,7 +7,8 @@
 // parameters are pageable, and so are gradients: new blocks in every step, given back by zero_grad.
 // With precision bf16 all of these are 2 bytes a number. Frozen parameters (adapters) have no
 // gradient and no states, and stay the 16-bit numbers as which they were loaded: they cross as 2
-// bytes and need no cast.
+// bytes and need no cast. Of 4-bit ones (QLoRA: bnb_4bit_quant_storage is the parameters' type)
+// only the numbers are sharded and come, half a byte each; their constants stay on the GPU.
 // GPU: the groups' 16-bit parameters. The root group (embedding, final norm, head) stays from its
 // unshard until the end of the backward; a layer's are freed after its forward and its backward.
 // Unshard, on one GPU: on the *compute* stream, so nothing of it overlaps compute, and prefetching
@@ -58,8 +59,12 @@ class Fsdp2 {
         trained_(model::trained(model::all_tensors(job.shape))) {
     gpu_.allocate(Space::kGpu, job.machine.framework.gpu_workspace.value,
                   "workspace of matrix products");
-    for (const Tensor& tensor : model::all_tensors(job.shape)) {
-      gpu_.allocate(host_, Bytes(width(tensor) * tensor.numel()), "parameters");
+    const std::vector<Tensor> all = model::all_tensors(job.shape);
+    if (const Bytes bytes = constants(all); bytes.value > 0) {
+      gpu_.allocate(Space::kGpu, bytes, "constants of quantisation");
+    }
+    for (const Tensor& tensor : all) {
+      gpu_.allocate(host_, numbers(tensor, {width_, 2}), "parameters");
       if (host_ == Space::kPinned &&
           tensor.trained) {  // PyTorch's cache of pinned blocks keeps them between steps
         gpu_.allocate(host_, Bytes(width_ * tensor.numel()), "gradients");
@@ -97,7 +102,6 @@ class Fsdp2 {
   }
 
  private:
-  std::int64_t width(const Tensor& tensor) const { return tensor.trained ? width_ : 2; }
   bool is_root(std::int64_t piece) const { return piece == 0 || piece == model_.head(); }
 
   // In the order of backward, as of any piece; groups keep the order of registration.
@@ -111,19 +115,20 @@ class Fsdp2 {
   // wait_for_unshard at world size 1: each parameter comes as it is stored, is cast and copied.
   Buffer unshard(const std::vector<Tensor>& tensors) {
     const Buffer whole =
-        gpu_.allocate(Space::kGpu, Bytes(2 * count(tensors)), "unsharded parameters");
+        gpu_.allocate(Space::kGpu, numbers(tensors, {2, 2}), "unsharded parameters");
     for (auto at = tensors.rbegin(); at != tensors.rend(); ++at) {
       const Tensor& tensor = *at;
       const std::int64_t n = tensor.numel();
-      const Bytes bytes(width(tensor) * n);
+      const Bytes bytes = numbers(tensor, {width_, 2});
       Buffer transit = gpu_.allocate(Space::kGpu, bytes, "parameters in transit");
       gpu_.copy_h2d(kCompute, host_, bytes, "parameters");
-      if (width(tensor) == 4) {
+      if (tensor.trained && width_ == 4) {
         const Buffer cast = gpu_.allocate(Space::kGpu, Bytes(2 * n), "parameters in transit");
         gpu_.launch(model::elementwise(sized("cast parameters to 16 bits", n), n, 6, 1));
         gpu_.free(std::exchange(transit, cast));
       }
-      gpu_.launch(model::elementwise(sized("copy parameters", n), n, 4, 1));
+      const std::int64_t copied = 2 * numbers(tensor, {2, 2}).value;
+      gpu_.launch(model::elementwise(sized("copy parameters", copied, "bytes"), copied, 1, 1));
       gpu_.free(transit);
     }
     return whole;
@@ -277,6 +282,7 @@ std::vector<OptionSpec> fsdp2_options() {
 }
 
 std::vector<std::string> check_fsdp2_offload(const Job& job) {
+  refuse_int8(job);
   require_precision(job, {Precision::kBf16Mixed, Precision::kBf16, Precision::kFp16Mixed},
                     "bf16-mixed (MixedPrecisionPolicy over fp32) or bf16");
   return {};

@@ -16,7 +16,8 @@ namespace offsim::plans {
 
 // bf16-mixed: fp32 parameters under autocast, or a 16-bit model with fp32 masters where the system
 // keeps those. bf16: parameters, gradients and Adam states all 16-bit. fp16-mixed as bf16-mixed
-// with fp16.
+// with fp16. With adapters: fp32 ones over a 16-bit model (PEFT's autocast_adapter_dtype), or
+// 16-bit ones; DeepSpeed makes them 16-bit in both.
 enum class Precision : std::uint8_t { kBf16Mixed, kBf16, kFp16Mixed, kFp32 };
 enum class Checkpointing : std::uint8_t { kNone, kFull };
 

@@ -24,13 +24,13 @@ std::vector<std::string> check_native(const Job&) { return {}; }
 void record_native(const Job& job, Recorder& gpu, int steps) {
   const bool wide = job.workload.precision != Precision::kBf16;
   const std::int64_t width = wide ? 4 : 2;
-  const std::vector<model::Tensor> all = model::all_tensors(job.shape);
   const std::int64_t parameters = model::trained_parameters(job.shape);
-  const auto tensors = static_cast<std::int64_t>(model::trained(all).size());
+  const auto tensors =
+      static_cast<std::int64_t>(model::trained(model::all_tensors(job.shape)).size());
   const bool clip = job.options.flag("gradient_clipping");
 
   GpuModel model(job, gpu, numerics_of(job.workload.precision, false));
-  gpu.allocate(Space::kGpu, model::stored(all, {width, frozen_width(job)}), "parameters");
+  place_on_gpu(job, gpu, width);
   gpu.allocate(Space::kGpu, job.machine.framework.gpu_workspace.value,
                "workspace of matrix products");
 

@@ -95,7 +95,7 @@ void Stage3::number_parameters() {
           module.tied ? std::vector<std::int32_t>{0} : tensors_of(module, tensors, next));
     }
     for (const Tensor& tensor : tensors) {
-      elements_.push_back(tensor.numel());
+      elements_.push_back((numbers(tensor, {2, 2}).value + 1) / 2);
       trained_.push_back(tensor.trained);
     }
     next = static_cast<std::int32_t>(elements_.size());
@@ -179,7 +179,9 @@ void Stage3::place() {
                   "gradient bucket");
   }
   if (parameters_ == Tier::kGpu) {
-    gpu_.allocate(Space::kGpu, Bytes(2 * model::parameters(job_.shape)), "parameters");
+    place_on_gpu(job_, gpu_, 2);
+  } else if (const Bytes bytes = constants(model::all_tensors(job_.shape)); bytes.value > 0) {
+    gpu_.allocate(Space::kGpu, bytes, "constants of quantisation");
   }
   if (!offloaded()) {
     gpu_.allocate(Space::kGpu, Bytes(2 * n), "16-bit gradients");

@@ -41,11 +41,10 @@ class Torchao {
         minimal_(job.options.count("minimal_size")),
         drops_gradients_(job.options.flag("offload_gradients")),
         side_(gpu.stream("side")) {
-    const std::vector<Tensor> all = model::all_tensors(job.shape);
-    gpu_.allocate(Space::kGpu, model::stored(all, {width_, frozen_width(job)}), "parameters");
+    place_on_gpu(job, gpu, width_);
     gpu_.allocate(Space::kGpu, job.machine.framework.gpu_workspace.value,
                   "workspace of matrix products");
-    for (const Tensor& tensor : model::trained(all)) {
+    for (const Tensor& tensor : model::trained(model::all_tensors(job.shape))) {
       const std::int64_t n = tensor.numel();
       if (is_small(n)) {
         small_elements_ += n;

@@ -69,7 +69,7 @@ class Zero2 {
         overlap_(delayed_ || job.options.flag("overlap_comm")),
         bucket_elements_(job.options.count("reduce_bucket_size")),
         reduction_(overlap_ ? gpu.stream("reduction") : kCompute) {
-    gpu_.allocate(Space::kGpu, Bytes(2 * model::parameters(job.shape)), "parameters");
+    place_on_gpu(job, gpu, 2);
     gpu_.allocate(Space::kGpu, job_.machine.framework.gpu_workspace.value,
                   "workspace of matrix products");
     if (delayed_) {

@@ -233,6 +233,7 @@ void check_buffers(const Job& job) {
 
 std::vector<std::string> check_zero3_offload(const Job& job) {
   const Options& options = job.options;
+  refuse_int8(job);
   std::vector<std::string> warnings = check_stage3(job);
   for (const std::string_view name : {"offload_optimizer", "offload_param"}) {
     if (options.text(name) == "nvme") {

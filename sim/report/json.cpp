@@ -52,6 +52,7 @@ Json scenario_json(const plans::Job& job) {
           {"precision", to_string(work.precision)},
           {"lora_rank", job.shape.adapters.rank},
           {"lora_targets", model::to_string(job.shape.adapters.targets)},
+          {"base", model::to_string(job.shape.adapters.base)},
           {"phase_sync", work.phase_sync},
           {"loader_workers", work.loader_workers},
           {"loader_bandwidth", work.loader_bandwidth.value},

@@ -171,7 +171,11 @@ std::string loader_text(const plans::Workload& work) {
 }
 
 std::string adapters_text(const model::Adapters& adapters) {
-  return fmt::format("LoRA {} on {}", adapters.rank, model::to_string(adapters.targets));
+  const std::string text =
+      fmt::format("LoRA {} on {}", adapters.rank, model::to_string(adapters.targets));
+  return adapters.base == model::Base::k16Bit
+             ? text
+             : fmt::format("{} over {}", text, model::to_string(adapters.base));
 }
 
 std::string_view pool_title(std::string_view pool) {

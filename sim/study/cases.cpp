@@ -134,18 +134,27 @@ plans::Workload effective(const GivenWorkload& w, Origins& origins) {
 // The adapters that the work puts on the model.
 model::Adapters adapters(const GivenWorkload& w, Origins& origins) {
   using model::AdapterTargets;
+  using model::Base;
   model::Adapters out;
   if (w.lora_rank) {
     out.rank = whole(*w.lora_rank, "lora_rank", 0, kMostRank);
   }
+  const auto need_rank = [&](const Given& g, const char* name) {
+    if (!out.any()) {
+      throw InputError(g.place, fmt::format("{} has no effect", name),
+                       "expected a lora_rank beside it");
+    }
+  };
   if (w.lora_targets) {
     out.targets = choice<AdapterTargets>(
         *w.lora_targets, "lora_targets",
         {AdapterTargets::kQueryValue, AdapterTargets::kAttention, AdapterTargets::kAllLinear});
-    if (!out.any()) {
-      throw InputError(w.lora_targets->place, "lora_targets has no effect",
-                       "expected a lora_rank beside it");
-    }
+    need_rank(*w.lora_targets, "lora_targets");
+  }
+  if (w.base) {
+    out.base =
+        choice<Base>(*w.base, "base", {Base::k16Bit, Base::kInt8, Base::kNf4, Base::kNf4Double});
+    need_rank(*w.base, "base");
   }
   const auto note = [&](const char* name, const std::optional<Given>& g, std::string value) {
     origins.push_back({name, std::move(value), g ? g->place : Place{}});
@@ -153,6 +162,7 @@ model::Adapters adapters(const GivenWorkload& w, Origins& origins) {
   note("workload.lora_rank", w.lora_rank, std::to_string(out.rank));
   if (out.any()) {
     note("workload.lora_targets", w.lora_targets, std::string(model::to_string(out.targets)));
+    note("workload.base", w.base, std::string(model::to_string(out.base)));
   }
   return out;
 }

@@ -105,7 +105,8 @@ const std::vector<std::pair<std::string, WorkloadField>>& workload_fields() {
       {"loader_workers", &GivenWorkload::loader_workers},
       {"loader_bandwidth", &GivenWorkload::loader_bandwidth},
       {"lora_rank", &GivenWorkload::lora_rank},
-      {"lora_targets", &GivenWorkload::lora_targets}};
+      {"lora_targets", &GivenWorkload::lora_targets},
+      {"base", &GivenWorkload::base}};
   return kWorkloadFields;
 }
 

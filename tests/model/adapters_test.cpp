@@ -64,9 +64,8 @@ TEST(Adapters, OfTheMeasuredModelAreAsCountedThere) {
 TEST(Adapters, OfGpt2AreOnItsFusedProjection) {
   const Shape shape = adapted("gpt2", 4, AdapterTargets::kQueryValue);
   const std::vector<Tensor> of_layer = trained(layer_tensors(shape));
-  EXPECT_THAT(names(of_layer),
-              ElementsAre("transformer.h.0.attn.c_attn.lora_A.default.weight",
-                          "transformer.h.0.attn.c_attn.lora_B.default.weight"));
+  EXPECT_THAT(names(of_layer), ElementsAre("transformer.h.0.attn.c_attn.lora_A.default.weight",
+                                           "transformer.h.0.attn.c_attn.lora_B.default.weight"));
   EXPECT_EQ(count(of_layer), 4 * (768 + 3 * 768));
   EXPECT_EQ(trained(layer_tensors(adapted("gpt2", 4, AdapterTargets::kAttention))).size(), 4U);
   EXPECT_EQ(trained(layer_tensors(adapted("gpt2", 4, AdapterTargets::kAllLinear))).size(), 8U);
@@ -75,7 +74,26 @@ TEST(Adapters, OfGpt2AreOnItsFusedProjection) {
 TEST(Stored, BytesAreByWhatIsTrained) {
   const Shape shape = adapted("llama-1b-24x2048", 16, AdapterTargets::kAttention);
   const std::int64_t n = trained_parameters(shape);
-  EXPECT_EQ(stored(all_tensors(shape), {4, 2}).value, 2 * (parameters(shape) - n) + 4 * n);
+  EXPECT_EQ(numbers(all_tensors(shape), {4, 2}).value, 2 * (parameters(shape) - n) + 4 * n);
+  EXPECT_EQ(constants(all_tensors(shape)).value, 0);
+}
+
+// Of a layer the Linears are quantised, 4 x 2048^2 + 3 x 2048 x 5504; norms, embedding and head are
+// not. 4 bits: 0.5 B and 4 B for 64; double: 1 B for 64 and 4 B for 64 x 256. 8 bits: 4 B a row.
+TEST(Stored, BytesOfAQuantisedBase) {
+  constexpr std::int64_t kLinears = 24 * (4 * 2048 * 2048 + 3 * 2048 * 5504);
+  constexpr std::int64_t kRows = 24 * (4 * 2048 + 2 * 5504 + 2048);
+  Shape shape = adapted("llama-1b-24x2048", 16, AdapterTargets::kAttention);
+  const std::int64_t n = trained_parameters(shape);
+  const std::int64_t others = 2 * (parameters(shape) - n - kLinears) + 4 * n;
+  const auto is = [&](Base base, std::int64_t of_numbers, std::int64_t of_constants) {
+    shape.adapters.base = base;
+    EXPECT_EQ(numbers(all_tensors(shape), {4, 2}).value, others + of_numbers) << to_string(base);
+    EXPECT_EQ(constants(all_tensors(shape)).value, of_constants) << to_string(base);
+  };
+  is(Base::kNf4, kLinears / 2, kLinears / 16);
+  is(Base::kNf4Double, kLinears / 2, kLinears / 64 + kLinears / 4096);
+  is(Base::kInt8, kLinears, 4 * kRows);
 }
 
 // --- operations and kernels: two heads of 32, rank 8, T tokens
@@ -134,8 +152,7 @@ TEST(Frozen, ModelFlopsCountWhatIsThere) {
   EXPECT_DOUBLE_EQ(model_flops(s, kBatch).value,
                    2 * (2 * forward_of_frozen(s) + head_flops(s, T).value) + 3 * 2.0 * T * n +
                        3 * 2 * layer_attention_flops(s, kBatch).value);
-  EXPECT_DOUBLE_EQ(six_nd(s, kBatch).value,
-                   T * (4.0 * static_cast<double>(parameters(s)) + 2 * n));
+  EXPECT_DOUBLE_EQ(six_nd(s, kBatch).value, T * (4.0 * static_cast<double>(parameters(s)) + 2 * n));
 }
 
 // Asked for the gradient of its input, as PEFT does for checkpointing, the first layer is as the
@@ -182,6 +199,55 @@ TEST(Frozen, AdapterIsFourKernelsForward) {
   const std::int64_t with = pieces(s, kBatch, Numerics::kPure16).layer.forward.launches();
   s.adapters = {};
   EXPECT_EQ(with, pieces(s, kBatch, Numerics::kPure16).layer.forward.launches() + 4 * 4);
+}
+
+// --- a quantised base: its products read 16-bit numbers that a kernel has just written
+
+std::int64_t elementwise_bytes(const Work& work) {
+  std::int64_t sum = 0;
+  for (const Kernel& kernel : work.kernels) {
+    sum += kernel.bytes * kernel.count;
+  }
+  return sum;
+}
+
+// Every Linear of the layer, forward and again for its backward; when recomputed all but the last,
+// of which nothing is saved. Per number 0.5 B and 1/16 B read, 2 B written.
+TEST(Quantised, WeightsAreDequantisedForEveryProduct) {
+  Shape s = small(AdapterTargets::kQueryValue);
+  const Pieces plain = pieces(s, kBatch, Numerics::kPure16);
+  s.adapters.base = Base::kNf4;
+  const Pieces p = pieces(s, kBatch, Numerics::kPure16);
+  const std::int64_t down = h * f;
+  const std::int64_t all = 2 * h * h + 2 * h * kv + 3 * h * f;
+  const auto bytes = [](std::int64_t n) { return n / 2 + n / 16 + 2 * n; };
+  EXPECT_EQ(p.layer.forward.launches(), plain.layer.forward.launches() + 7);
+  EXPECT_EQ(elementwise_bytes(p.layer.forward) - elementwise_bytes(plain.layer.forward),
+            bytes(all));
+  EXPECT_EQ(elementwise_bytes(p.layer.backward) - elementwise_bytes(plain.layer.backward),
+            bytes(all));
+  EXPECT_EQ(elementwise_bytes(p.recompute) - elementwise_bytes(plain.recompute), bytes(all - down));
+  EXPECT_EQ(p.layer.saved, plain.layer.saved);
+  EXPECT_EQ(p.head.forward, plain.head.forward);  // is not quantised
+  s.adapters.base = Base::kNf4Double;             // two more kernels on the numbers of blocks
+  const Pieces twice = pieces(s, kBatch, Numerics::kPure16);
+  EXPECT_EQ(twice.layer.forward.launches(), plain.layer.forward.launches() + 3 * 7);
+  EXPECT_EQ(elementwise_bytes(twice.layer.forward) - elementwise_bytes(p.layer.forward),
+            all / 64 * 13);
+}
+
+// LLM.int8 quantises the input and dequantises the product; only its backward needs the weight.
+TEST(Quantised, EightBitWeightsAreDequantisedForTheBackwardAlone) {
+  Shape s = small(AdapterTargets::kQueryValue);
+  const Pieces plain = pieces(s, kBatch, Numerics::kPure16);
+  s.adapters.base = Base::kInt8;
+  const Pieces p = pieces(s, kBatch, Numerics::kPure16);
+  const std::int64_t in = 6 * h + f, out = 2 * h + 2 * kv + 2 * f + h;  // of all Linears
+  const std::int64_t weights = 2 * h * h + 2 * h * kv + 3 * h * f;
+  EXPECT_EQ(elementwise_bytes(p.layer.forward) - elementwise_bytes(plain.layer.forward),
+            T * (7 * in + 10 * out));
+  EXPECT_EQ(elementwise_bytes(p.layer.backward) - elementwise_bytes(plain.layer.backward),
+            7 * weights);
 }
 
 }  // namespace

@@ -135,6 +135,61 @@ TEST(Zero3, FetchesAFrozenParameterForEveryPassThatNeedsIt) {
             bytes(2 * all + 2 * (all - below) + 2 * kTrained, 6 * kTrained));
 }
 
+// --- a base of 4 bits (QLoRA): the Linears of a layer, q 4096 + o 4096 + k 2048 + v 2048 + three
+// of 8192 = 36,864 numbers, half a byte each, and 4 bytes for 64 of them, which stay on the GPU
+
+constexpr std::int64_t kLinears = 36'864;
+
+Job quantised(std::string_view plan, model::Base base, const Given& options = {}) {
+  model::Shape shape = adapted();
+  shape.adapters.base = base;
+  return job(plan, few_tokens(), options, shape);
+}
+
+TEST(FourBits, AreHeldOnTheGpuBesideTheirConstants) {
+  for (const std::string_view plan : {"native", "zero2-offload", "torchao-offload"}) {
+    const Job of = quantised(plan, model::Base::kNf4);
+    const std::int64_t trained = plan == "zero2-offload" ? 2 : 4;
+    EXPECT_EQ(allocated(of, runtime::Space::kGpu, "parameters"),
+              r(2 * (kFrozen - 2 * kLinears) + kLinears + trained * kTrained))
+        << plan;
+    EXPECT_EQ(allocated(of, runtime::Space::kGpu, "constants of quantisation"),
+              r(2 * kLinears / 16));
+  }
+}
+
+TEST(FourBits, StreamAsHalfAByte) {
+  const std::int64_t layer = 2 * (Tiny::layer - kLinears) + kLinears / 2;
+  EXPECT_EQ(
+      moved(quantised("fsdp2-offload", model::Base::kNf4)),
+      bytes(2 * 2 * (layer + 4 * kOfLayer) + 2 * (Tiny::embedding + Tiny::head), 4 * kTrained));
+  const Given by_hand{{"stage3_prefetch_bucket_size", "0"},
+                      {"stage3_param_persistence_threshold", "0"},
+                      {"stage3_max_reuse_distance", "0"}};
+  const std::int64_t all = 2 * layer + 2 * (Tiny::embedding + Tiny::head + kTrained);
+  const std::int64_t below = 2 * (Tiny::embedding + 64) + (64 * 64 + 2 * 64 * 32) / 2;
+  EXPECT_EQ(moved(quantised("zero3-offload", model::Base::kNf4, by_hand)),
+            bytes(all + all - below + 2 * kTrained, 6 * kTrained));
+  for (const std::string_view plan : {"fsdp2-offload", "zero3-offload"}) {
+    EXPECT_EQ(allocated(quantised(plan, model::Base::kNf4), runtime::Space::kGpu,
+                        "constants of quantisation"),
+              r(2 * kLinears / 16));
+  }
+}
+
+TEST(EightBits, AreNotSharded) {
+  for (const std::string_view plan : {"fsdp2-offload", "zero3-offload"}) {
+    EXPECT_EQ(message_of([&] {
+                const Job of = quantised(plan, model::Base::kInt8);
+                of.plan->check(of);
+              }),
+              std::string(plan) +
+                  " does not shard an int8 base; expected base 16-bit, nf4 or nf4-double");
+  }
+  EXPECT_EQ(allocated(quantised("native", model::Base::kInt8), runtime::Space::kGpu, "parameters"),
+            r(2 * (kFrozen - 2 * kLinears) + 2 * kLinears + 4 * kTrained));
+}
+
 // --- the step
 
 // Its kernels are the pieces' of the adapted model, the embedding has no backward, and the
@@ -143,9 +198,9 @@ TEST(Native, StepWithAdaptersIsTheSumOfItsKernels) {
   const Workload w = sixteen_tokens();
   const Job of = job("native", w, {}, adapted(), paper_machine());
   const model::Pieces p = model::pieces(adapted(), w.batch(), model::Numerics::kAutocast);
-  const auto kernels =
-      p.embedding.forward.launches() + 2 * p.layer.forward.launches() + p.head.forward.launches() +
-      p.head.backward.launches() + p.layer.backward.launches() + p.first_layer.backward.launches();
+  const auto kernels = p.embedding.forward.launches() + 2 * p.layer.forward.launches() +
+                       p.head.forward.launches() + p.head.backward.launches() +
+                       p.layer.backward.launches() + p.first_layer.backward.launches();
   EXPECT_NEAR(step_us(of), kKernel * static_cast<double>(kernels + 1), kExact);
   Workload synchronised = w;
   synchronised.phase_sync = true;
@@ -167,8 +222,8 @@ TEST(Native, AccumulatesGradientsOfAdapters) {
 
 // PEFT asks for the input's gradient then, so that the first layer is as the others.
 TEST(Native, CheckpointingMakesTheFirstLayersGradients) {
-  const Names names = on(
-      recorded(asked("native", {}, many_tokens(Checkpointing::kFull))), "compute");
+  const Names names =
+      on(recorded(asked("native", {}, many_tokens(Checkpointing::kFull))), "compute");
   EXPECT_EQ(count_of(names, "first layer backward"), 0);
   EXPECT_EQ(count_of(names, "layer backward"), 2);
 }

@@ -27,8 +27,9 @@ model::Shape any_shape() {
 // Of plans that have adapters: now and then the model has some.
 model::Shape with_adapters(model::Shape s) {
   if (coin() && coin()) {
-    s.adapters = {*rc::gen::inRange(1, 65),
-                  static_cast<model::AdapterTargets>(*rc::gen::inRange(0, 3))};
+    s.adapters = {
+        *rc::gen::inRange(1, 65), static_cast<model::AdapterTargets>(*rc::gen::inRange(0, 3)),
+        *rc::gen::element(model::Base::k16Bit, model::Base::kNf4, model::Base::kNf4Double)};
   }
   return s;
 }

@@ -33,6 +33,7 @@ constexpr Key kSchema[] = {
     {"/scenario/precision", "string"},
     {"/scenario/lora_rank", "number"},
     {"/scenario/lora_targets", "string"},
+    {"/scenario/base", "string"},
     {"/scenario/phase_sync", "boolean"},
     {"/scenario/loader_workers", "number"},
     {"/scenario/loader_bandwidth", "number"},
