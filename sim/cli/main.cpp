@@ -52,6 +52,9 @@ void add_work_flags(CLI::App* app, WorkFlags& work) {
   app->add_option("--sequence", work.sequence, "tokens a sequence (1024)")->type_name("S");
   app->add_option("--accumulation", work.accumulation, "micro-batches a step (1)")->type_name("K");
   app->add_option("--checkpointing", work.checkpointing, "none or full (none)")->type_name("C");
+  app->add_option("--activation-offload", work.activation_offload,
+                  "none, save_on_cpu, save_on_cpu_pinned or streamed (none)")
+      ->type_name("A");
   app->add_option("--precision", work.precision, "bf16-mixed, bf16, fp16-mixed or fp32")
       ->type_name("P");
   app->add_option("--lora-rank", work.lora_rank, "train adapters of this rank, all else frozen (0)")

@@ -106,6 +106,9 @@ std::string work_flags(const plans::Job& job) {
   if (work.checkpointing != usual.checkpointing) {
     out += fmt::format(" --checkpointing {}", plans::to_string(work.checkpointing));
   }
+  if (work.activation_offload != usual.activation_offload) {
+    out += fmt::format(" --activation-offload {}", plans::to_string(work.activation_offload));
+  }
   if (work.precision != usual.precision) {
     out += fmt::format(" --precision {}", plans::to_string(work.precision));
   }
@@ -154,7 +157,8 @@ study::Scenario scenario_of(const std::string& model, const std::string& machine
                        give(flags.loader_bandwidth),
                        give(flags.lora_rank),
                        give(flags.lora_targets),
-                       give(flags.base)};
+                       give(flags.base),
+                       give(flags.activation_offload)};
   if (flags.phase_sync) {
     scenario.workload.phase_sync = on_command_line("true");
   }

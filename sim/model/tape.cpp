@@ -22,25 +22,27 @@ void Tape::module(std::string name, std::vector<std::int64_t> elements, std::int
   module.elements = std::move(elements);
   module.borders = borders;
   module.tied = tied;
-  marks_.push_back({std::move(module), forward_.size(), backward_.size()});
+  marks_.push_back({std::move(module), forward_.size(), backward_.size(), tensors_.size()});
 }
 
 std::vector<Module> Tape::modules(const std::string& kind) const {
-  const auto part = [](const std::vector<Kernel>& list, std::size_t from, std::size_t to) {
+  const auto part = [](const auto& list, std::size_t from, std::size_t to) {
     const auto at = [&](std::size_t i) { return list.begin() + static_cast<std::ptrdiff_t>(i); };
-    return std::vector<Kernel>(at(std::min(from, to)), at(to));
+    return std::vector(at(std::min(from, to)), at(to));
   };
   std::vector<Module> modules;
   for (std::size_t i = 0; i < marks_.size(); ++i) {
     const bool last = i + 1 == marks_.size();
     const std::size_t forward = last ? forward_.size() : marks_[i + 1].forward;
     const std::size_t backward = last ? backward_.size() : marks_[i + 1].backward;
+    const std::size_t saved = last ? tensors_.size() : marks_[i + 1].saved;
     Module module = marks_[i].module;
     module.forward = {module.name + " forward", part(forward_, marks_[i].forward, forward)};
     module.recompute = {module.name + " recompute",
                         part(forward_, marks_[i].forward, std::min(forward, recompute_kernels_))};
     module.backward = {kind + module.name + " backward",
                        part(backward_, marks_[i].backward, backward)};
+    module.saved = part(tensors_, marks_[i].saved, saved);
     modules.push_back(std::move(module));
   }
   return modules;
@@ -85,7 +87,14 @@ void Tape::rms_norm(std::int64_t rows, std::int64_t width, bool needed, bool nar
   }
   // The fp32 input (a copy of a 16-bit one) and, for the weight, the scaled value stay; one rsqrt a
   // row.
-  save(4 * n + (frozen_ ? 0 : in * n) + 4 * rows);
+  save(4 * n);  // of the square, and again of the scaling
+  save_again(4 * n);
+  save(4 * rows);
+  save_again(4 * rows);
+  if (!frozen_) {
+    save(in * n);
+  }
+  save_parameter(in * width);
   // Backward of the weight's product: both factors' gradients and the sum over rows.
   indexed(backward_, n, 2 * in * n);
   if (!frozen_) {
@@ -116,7 +125,11 @@ void Tape::layer_norm(std::int64_t rows, std::int64_t width, bool needed) {
   if (!needed) {
     return;
   }
-  save(in * n + 8 * rows);
+  save(in * n);
+  save(4 * rows);
+  save(4 * rows);
+  save_parameter(in * width);
+  save_parameter(in * width);
   stream(backward_, 3 * in * n);  // gradient of the input
   if (!frozen_) {
     stream(backward_, 2 * in * n, 2);  // of weight and bias
@@ -141,7 +154,10 @@ void Tape::linear(std::int64_t rows, std::int64_t in, std::int64_t out, bool bia
   }
   if (cast_input || (input != Input::kWideAgain && input != Input::kKept)) {
     save(act() * rows * in);
+  } else {
+    save_again(act() * rows * in);
   }
+  save_again(act() * in * out);  // the weight, under autocast its copy
   recompute_kernels_ = forward_.size();
   product(forward_, rows, out, in);
   product(backward_, rows, in, out);  // of the input
@@ -179,6 +195,9 @@ void Tape::frozen_linear(std::int64_t rows, std::int64_t in, std::int64_t out, I
     product(forward_, rows, out, in);
   }
   if (needed) {
+    if (base_ == Base::k16Bit) {
+      save_again(act() * in * out);
+    }
     dequantise(backward_, in * out);
     product(backward_, rows, in, out);
     if (input == Input::kWideAgain) {
@@ -226,6 +245,11 @@ void Tape::adapter_down(std::int64_t rows, std::int64_t in, std::int64_t rank, b
   if (wide_adapters_ || !input_saved_) {
     save(act() * n);
     input_saved_ = !wide_adapters_;
+  } else {
+    save_again(act() * n);
+  }
+  if (needed) {
+    save_again(act() * rank * in);
   }
   cast_adapter(rank * in);
   product(forward_, rows, rank, in);
@@ -244,6 +268,7 @@ void Tape::adapter_down(std::int64_t rows, std::int64_t in, std::int64_t rank, b
 
 void Tape::adapter_up(std::int64_t rows, std::int64_t rank, std::int64_t out) {
   save(act() * rows * rank);
+  save_again(act() * rank * out);
   cast_adapter(rank * out);
   recompute_kernels_ = forward_.size();
   product(forward_, rows, out, rank);
@@ -256,14 +281,13 @@ void Tape::adapter_up(std::int64_t rows, std::int64_t rank, std::int64_t out) {
 
 void Tape::split(std::int64_t n) { stream(backward_, 2 * act() * n); }
 
-void Tape::rotary(std::int64_t n, bool needed) {
+void Tape::rotary(std::int64_t n, std::int64_t table, bool needed) {
   const bool autocast = numerics_ == Numerics::kAutocast;  // the table is fp32 there
   const std::int64_t wide = autocast ? 4 : act();
   indexed(forward_, autocast ? converting(n) : n, (act() + wide) * n, 2);  // x cos, rotated sin
   indexed(forward_, n / 2, act() * n);                                     // -x2
   indexed(forward_, concatenating(n), 2 * act() * n);
   indexed(forward_, three_operands(n), 3 * wide * n);
-  save(act() * n);
   if (autocast) {
     stream(forward_, 6 * n);  // 16 bits for the attention kernel
     indexed(backward_, n, 6 * n);
@@ -272,6 +296,8 @@ void Tape::rotary(std::int64_t n, bool needed) {
   if (!needed) {
     return;
   }
+  save_again(wide * table);  // no memory of this layer
+  save_again(wide * table);
   indexed(backward_, n, 2 * wide * n, 2);
   indexed(backward_, n / 2, act() * n);
   stream(backward_, act() * n, 2);          // zeros for both halves
@@ -294,9 +320,12 @@ void Tape::attention(Batch batch, std::int64_t heads, std::int64_t kv_heads,
   kernel.backward = true;
   backward_.push_back(kernel);
   tiny(backward_, 2);  // its row sums and conversion, timed within the kernel
-  save(act() * batch.tokens() * kv_heads * head_dim);  // v; q and k are saved by who made them
-  save(act() * batch.tokens() * heads * head_dim);     // the result
-  save(4 * batch.tokens() * heads);                    // log-sum-exp
+  const std::int64_t a_head = act() * batch.tokens() * head_dim;
+  save(a_head * heads);  // q, k, v
+  save(a_head * kv_heads);
+  save(a_head * kv_heads);
+  save(a_head * heads);              // the result
+  save(4 * batch.tokens() * heads);  // log-sum-exp
 }
 
 void Tape::residual_add(std::int64_t n, bool needed) {
@@ -314,7 +343,9 @@ void Tape::residual_add(std::int64_t n, bool needed) {
 void Tape::silu_and_product(std::int64_t n) {
   stream(forward_, 2 * act() * n);
   stream(forward_, 3 * act() * n);
-  save(3 * act() * n);  // gate, silu(gate), up; the product is saved by the next Linear
+  for (int i = 0; i < 3; ++i) {  // gate, silu(gate), up; the product is saved by the next Linear
+    save(act() * n);
+  }
   stream(backward_, 3 * act() * n, 3);
 }
 
@@ -340,7 +371,10 @@ void Tape::gelu_new(std::int64_t n) {
   } else {
     stream(forward_, 3 * wide * n);
   }
-  save(act() * n + 3 * wide * n);  // half of x; x for the cube, tanh, one plus tanh
+  save(act() * n);               // half of x
+  for (int i = 0; i < 3; ++i) {  // x for the cube, tanh, one plus tanh
+    save(wide * n);
+  }
   if (autocast) {
     indexed(backward_, n, 6 * n, 2);
     stream(backward_, 6 * n, 2);
@@ -378,6 +412,7 @@ void Tape::loss(std::int64_t rows, std::int64_t vocabulary) {
   stream(forward_, 12 * n);  // log-softmax reads twice
   tiny(forward_, 10);
   save(4 * n);
+  save_again(4 * n);         // of the negative log-likelihood
   stream(backward_, 4 * n);  // zeros for the gradient of the picked logits
   stream(backward_, 16 * n);
   tiny(backward_, 6);

@@ -69,7 +69,8 @@ class Tape {
   // Views of a fused product of n elements; backward concatenates their gradients.
   void split(std::int64_t n);
   // rotate_half and its products on q or k of n elements.
-  void rotary(std::int64_t n, bool needed = true);
+  // `table`: elements of its cosines, and of its sines.
+  void rotary(std::int64_t n, std::int64_t table, bool needed = true);
   void attention(Batch batch, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim);
   // `needed`: the residual has a gradient too, not only what is added to it.
   void residual_add(std::int64_t n, bool needed = true);
@@ -79,7 +80,14 @@ class Tape {
   // Shift, fp32 copy of the logits, log-softmax, negative log-likelihood over rows x vocabulary.
   void loss(std::int64_t rows, std::int64_t vocabulary);
 
-  void save(std::int64_t bytes) { saved_ += bytes; }
+  // A tensor that is saved; one that another operation saves too, or whose memory is counted
+  // elsewhere; a norm's weight.
+  void save(std::int64_t bytes) {
+    saved_ += bytes;
+    save_again(bytes);
+  }
+  void save_again(std::int64_t bytes) { tensors_.push_back({bytes, false}); }
+  void save_parameter(std::int64_t bytes) { tensors_.push_back({bytes, true}); }
   std::int64_t saved() const { return saved_; }
   std::int64_t cast_weights() const { return cast_weights_; }
   // Up to the last Linear's product, which makes nothing that backward needs; its operands are
@@ -107,7 +115,7 @@ class Tape {
   // Where a module begins; of it only the names and sizes are filled in.
   struct Mark {
     Module module;
-    std::size_t forward, backward;
+    std::size_t forward, backward, saved;
   };
 
   Numerics numerics_;
@@ -117,6 +125,7 @@ class Tape {
   bool input_saved_ = false;  // of the Linears that read it
   std::vector<Mark> marks_;
   std::vector<Kernel> forward_, backward_;
+  std::vector<SavedTensor> tensors_;
   std::int64_t saved_ = 0;
   std::int64_t cast_weights_ = 0;
   std::size_t recompute_kernels_ = 0;

@@ -72,7 +72,6 @@ void attention_block(Tape& tape, const Shape& shape, Batch batch, bool needed) {
   if (shape.fused_qkv) {
     linear(tape, shape, tokens, {"c_attn", h, q + 2 * kv, bias, Input::kWide, 2, needed});
     tape.split(tokens * (q + 2 * kv));
-    tape.save(tape.act() * tokens * (q + kv));  // q and k: views of the fused product
   } else {
     q_needed = linear(tape, shape, tokens, {"q_proj", h, q, bias, Input::kWide, 2, needed});
     k_needed = linear(tape, shape, tokens, {"k_proj", h, kv, bias, Input::kWideAgain, 1, needed});
@@ -83,8 +82,9 @@ void attention_block(Tape& tape, const Shape& shape, Batch batch, bool needed) {
     head_norm(tape, "k_norm", tokens * shape.kv_heads, shape.head_dim, k_needed);
   }
   if (shape.positions == 0) {
-    tape.rotary(tokens * q, q_needed);
-    tape.rotary(tokens * kv, k_needed);
+    const std::int64_t table = batch.sequence * shape.head_dim;
+    tape.rotary(tokens * q, table, q_needed);
+    tape.rotary(tokens * kv, table, k_needed);
   }
   tape.attention(batch, shape.heads, shape.kv_heads, shape.head_dim);
   linear(tape, shape, tokens,

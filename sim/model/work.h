@@ -55,6 +55,13 @@ struct Work {
   friend bool operator==(const Work&, const Work&) = default;
 };
 
+// A tensor that an operation saves for its backward: each operation its own, though several may
+// share the memory of one tensor.
+struct SavedTensor {
+  std::int64_t bytes = 0;
+  bool parameter = false;  // itself, not a view of it as a Linear's transposed weight is
+};
+
 // A module with parameters of its own, as systems see it that hook into modules (DeepSpeed's stage
 // 3 fetches and releases by them). Its works are its share of its piece's, by name.
 struct Module {
@@ -63,6 +70,7 @@ struct Module {
   std::int32_t borders = 1;            // modules entered since the one before, containers included
   bool tied = false;                   // its weight is the embedding's
   Work forward, recompute, backward;
+  std::vector<SavedTensor> saved;
 
   std::int64_t numel() const;
 };

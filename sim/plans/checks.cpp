@@ -44,6 +44,14 @@ void refuse_adapters(const Job& job, std::string_view why) {
   }
 }
 
+void refuse_activation_offload(const Job& job, std::string_view why) {
+  if (job.workload.activation_offload != ActivationOffload::kNone) {
+    throw InputError(
+        {}, fmt::format("{} does not run with activation_offload: {}", job.plan->name, why),
+        "expected native, zero2-offload, fsdp2-offload or torchao-offload");
+  }
+}
+
 void refuse_int8(const Job& job) {
   if (job.shape.adapters.base == model::Base::kInt8) {
     throw InputError({}, fmt::format("{} does not shard an int8 base", job.plan->name),

@@ -21,6 +21,9 @@ void require_precision(const Job& job, std::initializer_list<Precision> allowed,
 // Throws InputError when the question has adapters; `why` the plan does not.
 void refuse_adapters(const Job& job, std::string_view why);
 
+// The same of saved tensors in host memory.
+void refuse_activation_offload(const Job& job, std::string_view why);
+
 // Throws InputError when the frozen parameters are 8-bit ones, which no system shards: only 4-bit
 // ones are kept in storage of the other parameters' type.
 void refuse_int8(const Job& job);

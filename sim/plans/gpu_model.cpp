@@ -20,6 +20,7 @@ GpuModel::GpuModel(const Job& job, runtime::Recorder& gpu, model::Numerics numer
     : gpu_(gpu),
       pieces_(model::pieces(job.shape, job.workload.batch(), numerics,
                             job.workload.checkpointing == Checkpointing::kFull)),
+      hooks_(job, gpu),
       checkpointing_(job.workload.checkpointing == Checkpointing::kFull),
       tied_bytes_(job.shape.tied && !job.shape.adapters.any()
                       ? (numerics == model::Numerics::kPure16 ? 2 : 4) * job.shape.vocabulary *
@@ -43,6 +44,10 @@ void GpuModel::launch(Pass pass, std::int64_t piece) {
   if (pass == Pass::kGradients) {
     return;
   }
+  if (offloads(piece)) {
+    launch_with_hooks(pass, piece);
+    return;
+  }
   const Works& works = piece == 0        ? embedding_
                        : piece == head() ? head_works_
                        : piece == 1      ? first_layer_
@@ -50,6 +55,28 @@ void GpuModel::launch(Pass pass, std::int64_t piece) {
   gpu_.launch(pass == Pass::kForward     ? works.forward
               : pass == Pass::kRecompute ? works.recompute
                                          : works.backward);
+}
+
+void GpuModel::launch_with_hooks(Pass pass, std::int64_t piece) {
+  const std::vector<model::Module>& all = modules(piece);
+  if (pass == Pass::kForward) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      gpu_.launch(all[i].forward);
+      if (!all[i].saved.empty()) {
+        hooks_.pack({piece, i}, all[i].saved);
+      }
+    }
+    return;
+  }
+  for (std::size_t i = all.size(); i-- > 0;) {
+    if (all[i].saved.empty()) {
+      gpu_.launch(all[i].backward);
+      continue;
+    }
+    hooks_.unpack({piece, i});
+    gpu_.launch(all[i].backward);
+    hooks_.drop({piece, i});
+  }
 }
 
 GpuModel::Tensors GpuModel::backward_order(std::vector<Tensor> tensors) {
@@ -96,13 +123,20 @@ void GpuModel::forward(const Run& run) {
     forward_layer(piece, run);
   }
   head_.cast = hold_casts(pieces_.cast_head);
-  head_.activations = hold(pieces_.head.saved, "logits and loss");
-  brief(pieces_.head.forward_extra, "logits and loss");
+  if (offloads(head())) {
+    brief(pieces_.head.forward_alone, "logits and loss");
+  } else {
+    head_.activations = hold(pieces_.head.saved, "logits and loss");
+    brief(pieces_.head.forward_extra, "logits and loss");
+  }
   run(Pass::kForward, head());
-  if (checkpointing_) {  // the region ends: only what backward needs keeps its casts
+  if (checkpointing_ || hooks_.active()) {  // the region ends: only what is saved keeps its casts
     for (Held& layer : layers_) {
       drop(layer.cast);
     }
+  }
+  if (hooks_.active()) {
+    drop(head_.cast);
   }
 }
 
@@ -111,13 +145,23 @@ void GpuModel::forward_layer(std::int64_t piece, const Run& run) {
   held.cast = hold_casts(pieces_.cast_layer);
   if (checkpointing_) {
     gpu_.host_busy(runtime::HostTask::kCheckpoint, 1, "checkpoint a layer");
-    held.activations = hold(pieces_.hidden, "checkpoints");
+    checkpoint(piece);
+    brief(layer(piece).forward_alone, "activations");
+  } else if (offloads(piece)) {
     brief(layer(piece).forward_alone, "activations");
   } else {
     held.activations = hold(layer(piece).saved, "activations");
     brief(layer(piece).forward_extra, "activations");
   }
   run(Pass::kForward, piece);
+}
+
+void GpuModel::checkpoint(std::int64_t piece) {
+  if (hooks_.active()) {
+    hooks_.pack({piece, 0}, {{pieces_.hidden.value, false}});
+  } else {
+    layers_[static_cast<std::size_t>(piece - 1)].activations = hold(pieces_.hidden, "checkpoints");
+  }
 }
 
 void GpuModel::backward(const Run& run) {
@@ -133,6 +177,7 @@ void GpuModel::backward(const Run& run) {
   for (std::int64_t piece = head() - 1; piece > 0; --piece) {
     backward_layer(piece, run);
   }
+  hooks_.end_backward();
   if (trained(0).empty()) {
     return;
   }
@@ -149,12 +194,18 @@ void GpuModel::backward_layer(std::int64_t piece, const Run& run) {
   std::optional<Buffer> recomputed;
   if (checkpointing_) {
     gpu_.host_busy(runtime::HostTask::kCheckpoint, 1, "checkpoint a layer");
+    if (hooks_.active()) {
+      hooks_.unpack({piece, 0});
+    }
     recomputed = hold(layer(piece).saved, "activations");
     held.cast = hold_casts(pieces_.cast_layer);
     run(Pass::kRecompute, piece);
   }
   brief(layer(piece).backward_extra, "activations");
   run(Pass::kBackward, piece);
+  if (checkpointing_ && hooks_.active()) {
+    hooks_.drop({piece, 0});
+  }
   drop(recomputed);
   drop(held.activations);
   drop(held.cast);

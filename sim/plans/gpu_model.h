@@ -19,6 +19,7 @@
 
 #include "sim/model/tensors.h"
 #include "sim/model/work.h"
+#include "sim/plans/activation_offload.h"
 #include "sim/plans/job.h"
 #include "sim/runtime/recorder.h"
 
@@ -38,7 +39,8 @@ class GpuModel {
   void forward(const Run& run);
   void backward(const Run& run);
 
-  // All of a piece's kernels of a pass; none for kGradients.
+  // All of a piece's kernels of a pass; none for kGradients. Module by module, with the copies of
+  // what each saves, when that goes to host memory.
   void launch(Pass pass, std::int64_t piece);
   std::int64_t head() const { return static_cast<std::int64_t>(layers_.size()) + 1; }
   // Of a piece, in the order in which backward makes their gradients.
@@ -53,6 +55,12 @@ class GpuModel {
 
   void forward_layer(std::int64_t piece, const Run& run);
   void backward_layer(std::int64_t piece, const Run& run);
+  // Its saved tensors go to host memory; of a checkpointed layer only its input does.
+  bool offloads(std::int64_t piece) const {
+    return hooks_.active() && !(checkpointing_ && is_layer(piece));
+  }
+  void launch_with_hooks(Pass pass, std::int64_t piece);
+  void checkpoint(std::int64_t piece);
   bool is_layer(std::int64_t piece) const { return piece > 0 && piece < head(); }
   const model::Piece& layer(std::int64_t piece) const {
     return piece == 1 ? pieces_.first_layer : pieces_.layer;
@@ -65,6 +73,7 @@ class GpuModel {
 
   runtime::Recorder& gpu_;
   model::Pieces pieces_;
+  ActivationHooks hooks_;
   bool checkpointing_;
   std::int64_t tied_bytes_;  // of a tied matrix's gradient, 0 where the head has its own
   std::vector<Held> layers_;

@@ -48,6 +48,9 @@ Facts settings_of(const plans::Job& job) {
   if (work.precision != usual.precision) {
     facts.emplace_back(plans::to_string(work.precision));
   }
+  if (work.activation_offload != plans::ActivationOffload::kNone) {
+    facts.push_back(fmt::format("activations {}", plans::to_string(work.activation_offload)));
+  }
   if (job.shape.adapters.any()) {
     facts.push_back(adapters_text(job.shape.adapters));
   }

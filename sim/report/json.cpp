@@ -49,6 +49,7 @@ Json scenario_json(const plans::Job& job) {
           {"sequence", work.sequence},
           {"accumulation", work.accumulation},
           {"checkpointing", to_string(work.checkpointing)},
+          {"activation_offload", to_string(work.activation_offload)},
           {"precision", to_string(work.precision)},
           {"lora_rank", job.shape.adapters.rank},
           {"lora_targets", model::to_string(job.shape.adapters.targets)},

@@ -65,6 +65,9 @@ std::string job_text(const plans::Job& job, const TextStyle& style) {
   if (work.checkpointing != plans::Checkpointing::kNone) {
     batch.push_back(fmt::format("checkpointing {}", plans::to_string(work.checkpointing)));
   }
+  if (work.activation_offload != plans::ActivationOffload::kNone) {
+    batch.push_back(fmt::format("activations {}", plans::to_string(work.activation_offload)));
+  }
   if (job.shape.adapters.any()) {
     batch.push_back(adapters_text(job.shape.adapters));
   }

@@ -73,6 +73,7 @@ Enum choice(const Given& g, std::string_view name, const std::vector<Enum>& valu
 
 // Applies what was given and notes every effective value with its origin.
 plans::Workload effective(const GivenWorkload& w, Origins& origins) {
+  using plans::ActivationOffload;
   using plans::Checkpointing;
   using plans::Precision;
   plans::Workload out;
@@ -93,6 +94,12 @@ plans::Workload effective(const GivenWorkload& w, Origins& origins) {
   if (w.checkpointing) {
     out.checkpointing = choice<Checkpointing>(*w.checkpointing, "checkpointing",
                                               {Checkpointing::kNone, Checkpointing::kFull});
+  }
+  if (w.activation_offload) {
+    out.activation_offload = choice<ActivationOffload>(
+        *w.activation_offload, "activation_offload",
+        {ActivationOffload::kNone, ActivationOffload::kSaveOnCpu,
+         ActivationOffload::kSaveOnCpuPinned, ActivationOffload::kStreamed});
   }
   if (w.precision) {
     out.precision = choice<Precision>(
@@ -124,6 +131,8 @@ plans::Workload effective(const GivenWorkload& w, Origins& origins) {
   note("sequence", w.sequence, std::to_string(out.sequence));
   note("accumulation", w.accumulation, std::to_string(out.accumulation));
   note("checkpointing", w.checkpointing, std::string(plans::to_string(out.checkpointing)));
+  note("activation_offload", w.activation_offload,
+       std::string(plans::to_string(out.activation_offload)));
   note("precision", w.precision, std::string(plans::to_string(out.precision)));
   note("phase_sync", w.phase_sync, out.phase_sync ? "true" : "false");
   note("loader_workers", w.loader_workers, std::to_string(out.loader_workers));

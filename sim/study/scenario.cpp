@@ -106,7 +106,8 @@ const std::vector<std::pair<std::string, WorkloadField>>& workload_fields() {
       {"loader_bandwidth", &GivenWorkload::loader_bandwidth},
       {"lora_rank", &GivenWorkload::lora_rank},
       {"lora_targets", &GivenWorkload::lora_targets},
-      {"base", &GivenWorkload::base}};
+      {"base", &GivenWorkload::base},
+      {"activation_offload", &GivenWorkload::activation_offload}};
   return kWorkloadFields;
 }
 

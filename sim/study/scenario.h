@@ -37,7 +37,8 @@ struct Given {
 // The work as given; what is absent keeps its default.
 struct GivenWorkload {
   std::optional<Given> micro_batch, micro_batch_limit, sequence, accumulation, checkpointing,
-      precision, phase_sync, loader_workers, loader_bandwidth, lora_rank, lora_targets, base;
+      precision, phase_sync, loader_workers, loader_bandwidth, lora_rank, lora_targets, base,
+      activation_offload;
 };
 
 // The keys of a workload, and where each is kept.

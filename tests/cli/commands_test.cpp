@@ -159,7 +159,7 @@ TEST(Predict, ExplainListsEverySettingOptionAndFigure) {
   }
   for (const char* setting :
        {"micro_batch", "sequence", "accumulation", "checkpointing", "precision", "phase_sync",
-        "loader_workers", "loader_bandwidth", "lora_rank"}) {
+        "loader_workers", "loader_bandwidth", "lora_rank", "activation_offload"}) {
     EXPECT_THAT(text, HasSubstr(std::string("workload.") + setting + " "));
   }
   EXPECT_THAT(text, testing::ContainsRegex("workload.sequence +512 +command line\n"));

@@ -44,6 +44,11 @@ Workload any_workload() {
   return w;
 }
 
+Workload with_activation_offload(Workload w) {
+  w.activation_offload = static_cast<ActivationOffload>(*rc::gen::inRange(0, 4));
+  return w;
+}
+
 // Rates over four decades, so that now the host, now the link, now the GPU decides.
 machine::Machine any_machine() {
   machine::Machine m = coin() && coin() ? runtime::unified_machine() : runtime::synthetic_machine();
@@ -167,8 +172,8 @@ Job any_job() {
   const model::Shape shape = any_shape();
   switch (*rc::gen::inRange(0, 9)) {
     case 0:
-      return job("native", any_workload(), {{"gradient_clipping", flag()}}, with_adapters(shape),
-                 any_machine());
+      return job("native", with_activation_offload(any_workload()), {{"gradient_clipping", flag()}},
+                 with_adapters(shape), any_machine());
     case 1:
       return any_zero2(with_adapters(shape));
     case 2:

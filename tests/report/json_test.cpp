@@ -30,6 +30,7 @@ constexpr Key kSchema[] = {
     {"/scenario/sequence", "number"},
     {"/scenario/accumulation", "number"},
     {"/scenario/checkpointing", "string"},
+    {"/scenario/activation_offload", "string"},
     {"/scenario/precision", "string"},
     {"/scenario/lora_rank", "number"},
     {"/scenario/lora_targets", "string"},
