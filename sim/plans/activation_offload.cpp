@@ -10,8 +10,8 @@ using runtime::Space;
 
 namespace {
 
-constexpr std::size_t kStashed = 5;           // max_fwd_stash_size
-constexpr std::int64_t kLeastBytes = 1024;    // min_offload_size
+constexpr std::size_t kStashed = 5;         // max_fwd_stash_size
+constexpr std::int64_t kLeastBytes = 1024;  // min_offload_size
 
 }  // namespace
 

@@ -83,8 +83,7 @@ TEST(SaveOnCpu, MovesEverySavedTensorDownAndUp) {
 // Under checkpointing the layers' inputs, and what the head saves.
 TEST(SaveOnCpu, MovesCheckpoints) {
   const Workload w = asked(Kind::kSaveOnCpuPinned, Checkpointing::kFull);
-  const std::int64_t all =
-      2 * pieces_of(w).hidden.value + bytes_of(pieces_of(w).head, all_bytes);
+  const std::int64_t all = 2 * pieces_of(w).hidden.value + bytes_of(pieces_of(w).head, all_bytes);
   EXPECT_EQ(moved(job("native", w)), bytes(all, all));
 }
 
@@ -116,13 +115,12 @@ TEST(ActivationOffload, IsTheSameInEveryPlanThatHasIt) {
 // Each in a pinned block, taken once: as much after three steps and with accumulation.
 TEST(SaveOnCpu, PinsABlockATensor) {
   Workload w = asked(Kind::kSaveOnCpuPinned);
-  const std::int64_t blocks = of_model(
-      w, [](const auto&, const model::SavedTensor& t) { return p2(t.bytes); });
+  const std::int64_t blocks =
+      of_model(w, [](const auto&, const model::SavedTensor& t) { return p2(t.bytes); });
   EXPECT_EQ(peak(job("native", w), "host"), blocks);
   w.accumulation = 3;
   EXPECT_EQ(peak(job("native", w), "host"), blocks);
-  EXPECT_EQ(peak(job("native", asked(Kind::kSaveOnCpu)), "host"),
-            of_model(w, all_bytes));
+  EXPECT_EQ(peak(job("native", asked(Kind::kSaveOnCpu)), "host"), of_model(w, all_bytes));
 }
 
 TEST(ActivationOffload, FreesTheGpu) {
@@ -182,10 +180,9 @@ TEST(EveryPlan, OffloadsActivationsOrSaysWhyNot) {
   const std::set<std::string_view> have{"native", "zero2-offload", "fsdp2-offload",
                                         "torchao-offload"};
   for (const Plan& plan : registry()) {
-    const Job of = job(plan.name,
-                       {.precision = usual_precision(plan.name),
-                        .activation_offload = Kind::kStreamed},
-                       {}, tiny_shape(), usual_machine(plan.name));
+    const Job of = job(
+        plan.name, {.precision = usual_precision(plan.name), .activation_offload = Kind::kStreamed},
+        {}, tiny_shape(), usual_machine(plan.name));
     const std::string refused = message_of([&] { plan.check(of); });
     EXPECT_EQ(refused.find("does not run with activation_offload: ") == std::string::npos,
               have.contains(plan.name))
