@@ -21,6 +21,12 @@ std::vector<std::string> check_question(const Job& job) {
         "attention takes the time of the whole sequence: {}'s sliding window of {} is not modelled",
         shape.name, *shape.window));
   }
+  if (job.machine.accelerator.unified &&
+      job.workload.activation_offload != ActivationOffload::kNone) {
+    warnings.push_back(
+        fmt::format("activation_offload frees nothing: it copies within the one memory of {}",
+                    job.machine.name));
+  }
   if (job.machine.gpus > 1) {
     warnings.push_back(fmt::format("one of the {} GPUs of {}, with all of its host",
                                    job.machine.gpus, job.machine.name));

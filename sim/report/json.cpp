@@ -43,6 +43,7 @@ Json scenario_json(const plans::Job& job) {
   }
   return {{"model", job.shape.name},
           {"parameters", model::parameters(job.shape)},
+          {"trained_parameters", model::trained_parameters(job.shape)},
           {"hardware", job.machine.name},
           {"plan", job.plan->name},
           {"micro_batch", work.micro_batch},

@@ -27,10 +27,14 @@ constexpr std::size_t kMostDetailed = 3;  // causes
 constexpr std::size_t kMostFigures = 3;
 
 std::string head_text(const plans::Job& job, const TextStyle& style) {
-  const std::string model =
-      fmt::format("{}, {} parameters, {}", job.shape.name,
-                  parameters_text(static_cast<double>(model::parameters(job.shape))),
-                  plans::to_string(job.workload.precision));
+  std::string parameters =
+      parameters_text(static_cast<double>(model::parameters(job.shape))) + " parameters";
+  if (job.shape.adapters.any()) {
+    parameters += fmt::format(
+        ", {} trained", parameters_text(static_cast<double>(model::trained_parameters(job.shape))));
+  }
+  const std::string model = fmt::format("{}, {}, {}", job.shape.name, parameters,
+                                        plans::to_string(job.workload.precision));
   const auto width = page_width(style);
   const std::size_t used = visible_width(model) + visible_width(job.machine.title);
   if (used + 3 <= width) {

@@ -270,7 +270,8 @@ double check_size(const model::Shape& shape, const plans::Workload& w, const Giv
   refuse_above(positions, kMostPositions, "positions",
                place(given.sequence ? given.sequence : given.accumulation));
   const double a_token =
-      d(shape.layers) * (64 * d(shape.hidden + shape.query_width()) + 32 * d(shape.ffn)) +
+      d(shape.layers) *
+          (64 * d(shape.hidden + shape.query_width() + shape.adapters.rank) + 32 * d(shape.ffn)) +
       32 * d(shape.vocabulary);
   if (a_token * d(w.micro_batch) * d(w.sequence) > kMostBytes) {
     throw InputError(place(given.micro_batch ? given.micro_batch : given.sequence),
@@ -301,7 +302,7 @@ Made make_case(const Scenario& s, const GivenPlan& plan, const GivenWorkload& wo
   const GivenWorkload merged = merge(work, plan.workload);
   c.job.workload = effective(merged, c.origins);
   c.job.shape.adapters = adapters(merged, c.origins);
-  const double size = check_size(shape, c.job.workload, merged, model);
+  const double size = check_size(c.job.shape, c.job.workload, merged, model);
   if (shape.positions > 0 && c.job.workload.sequence > shape.positions) {
     throw InputError(
         merged.sequence ? merged.sequence->place : model,

@@ -176,6 +176,14 @@ TEST(Streamed, KeepsNobody) {
 
 // --- who has it
 
+TEST(OneMemory, IsNotRelievedByCopies) {
+  const Workload w{.precision = Precision::kBf16, .activation_offload = Kind::kSaveOnCpu};
+  const study::Prediction p =
+      study::predict(job("native", w, {}, tiny_shape(), runtime::unified_machine()));
+  EXPECT_THAT(p.warnings,
+              testing::Contains(testing::HasSubstr("activation_offload frees nothing")));
+}
+
 TEST(EveryPlan, OffloadsActivationsOrSaysWhyNot) {
   const std::set<std::string_view> have{"native", "zero2-offload", "fsdp2-offload",
                                         "torchao-offload"};

@@ -24,6 +24,7 @@ constexpr Key kSchema[] = {
     {"/schema", "string"},
     {"/scenario/model", "string"},
     {"/scenario/parameters", "number"},
+    {"/scenario/trained_parameters", "number"},
     {"/scenario/hardware", "string"},
     {"/scenario/plan", "string"},
     {"/scenario/micro_batch", "number"},
