@@ -40,6 +40,7 @@ def zero(stage, optimizer="none", parameters="none", b=4, k=1, ckpt=False, s=102
 HIDDEN = 2048
 AUTO = dict(reduce_bucket_size=HIDDEN * HIDDEN, stage3_prefetch_bucket_size=int(0.9 * HIDDEN * HIDDEN),
             stage3_param_persistence_threshold=10 * HIDDEN)
+ZENFLOW = dict(topk_ratio=0.1, select_strategy="step", select_interval=4, update_interval=4, full_warm_up_rounds=0)
 
 TORCH_CASES = {
     "torchao-bf16-b8": case("torchao-offload", b=8, precision="bf16"),
@@ -65,8 +66,8 @@ DEEPSPEED_CASES = {
     "z2-cpu-b8-overlap": zero(2, "cpu", b=8, overlap_comm=True),
     "new-superoffload-b8": zero(3, "cpu", b=8, gradient_clipping=0.0, sub_group_size=int(1e8),
                                 offload_optimizer=dict(super_offload=True)),
-    "new-zenflow-b8": zero(2, "cpu", b=8, zenflow=dict(topk_ratio=0.1, select_strategy="step", select_interval=4,
-                                                       update_interval=4, full_warm_up_rounds=0, overlap_step=True)),
+    "new-zenflow-b8": zero(2, "cpu", b=8, zenflow=dict(ZENFLOW, overlap_step=True)),
+    "new-zenflow-b8-wait": zero(2, "cpu", b=8, zenflow=dict(ZENFLOW, overlap_step=False)),
     "new-nvme": dict(zero(3, "nvme", sub_group_size=int(1e8), offload_optimizer=dict(nvme_path="/tmp/offload_nvme")),
                      model="qwen2.5-0.5b"),
 }

@@ -52,8 +52,17 @@ void add_work_flags(CLI::App* app, WorkFlags& work) {
   app->add_option("--sequence", work.sequence, "tokens a sequence (1024)")->type_name("S");
   app->add_option("--accumulation", work.accumulation, "micro-batches a step (1)")->type_name("K");
   app->add_option("--checkpointing", work.checkpointing, "none or full (none)")->type_name("C");
+  app->add_option("--activation-offload", work.activation_offload,
+                  "none, save_on_cpu, save_on_cpu_pinned, streamed")
+      ->type_name("A");
   app->add_option("--precision", work.precision, "bf16-mixed, bf16, fp16-mixed or fp32")
       ->type_name("P");
+  app->add_option("--lora-rank", work.lora_rank, "train adapters of this rank, all else frozen (0)")
+      ->type_name("R");
+  app->add_option("--lora-targets", work.lora_targets, "query-value, attention or all-linear")
+      ->type_name("T");
+  app->add_option("--base", work.base, "what is frozen: 16-bit, int8, nf4, nf4-double")
+      ->type_name("B");
   app->add_option("--loader-workers", work.loader_workers,
                   "cores that a data loader keeps busy (0)")
       ->type_name("N");

@@ -93,7 +93,8 @@ std::string machine_flags(const Named& named) {
   return named.catalog ? out + " --catalog " + quoted(*named.catalog) : out;
 }
 
-std::string work_flags(const plans::Workload& work) {
+std::string work_flags(const plans::Job& job) {
+  const plans::Workload& work = job.workload;
   const plans::Workload usual;
   std::string out = fmt::format(" --micro-batch {}", work.micro_batch);
   if (work.sequence != usual.sequence) {
@@ -105,6 +106,9 @@ std::string work_flags(const plans::Workload& work) {
   if (work.checkpointing != usual.checkpointing) {
     out += fmt::format(" --checkpointing {}", plans::to_string(work.checkpointing));
   }
+  if (work.activation_offload != usual.activation_offload) {
+    out += fmt::format(" --activation-offload {}", plans::to_string(work.activation_offload));
+  }
   if (work.precision != usual.precision) {
     out += fmt::format(" --precision {}", plans::to_string(work.precision));
   }
@@ -113,6 +117,13 @@ std::string work_flags(const plans::Workload& work) {
   }
   if (work.loader_bandwidth != usual.loader_bandwidth) {
     out += fmt::format(" --loader-bandwidth {}GB/s", work.loader_bandwidth.value / 1e9);
+  }
+  if (const model::Adapters& adapters = job.shape.adapters; adapters.any()) {
+    out += fmt::format(" --lora-rank {} --lora-targets {}", adapters.rank,
+                       model::to_string(adapters.targets));
+    if (adapters.base != model::Base::k16Bit) {
+      out += fmt::format(" --base {}", model::to_string(adapters.base));
+    }
   }
   return work.phase_sync ? out + " --phase-sync" : out;
 }
@@ -143,7 +154,11 @@ study::Scenario scenario_of(const std::string& model, const std::string& machine
                        give(flags.precision),
                        std::nullopt,
                        give(flags.loader_workers),
-                       give(flags.loader_bandwidth)};
+                       give(flags.loader_bandwidth),
+                       give(flags.lora_rank),
+                       give(flags.lora_targets),
+                       give(flags.base),
+                       give(flags.activation_offload)};
   if (flags.phase_sync) {
     scenario.workload.phase_sync = on_command_line("true");
   }
@@ -156,7 +171,7 @@ std::optional<UsdPerHour> price_of(const std::optional<std::string>& flag) {
 
 std::string predict_command(const Named& named, const plans::Job& job) {
   std::string out = fmt::format("offsim predict {} --plan {}{}", machine_flags(named),
-                                job.plan->name, work_flags(job.workload));
+                                job.plan->name, work_flags(job));
   for (const plans::OptionSpec& spec : job.plan->options) {
     if (job.options.given(spec.name)) {
       out += fmt::format(" --set {}.{}={}", job.plan->name, spec.name,
@@ -167,8 +182,7 @@ std::string predict_command(const Named& named, const plans::Job& job) {
 }
 
 std::string compare_command(const Named& named, const plans::Job& job) {
-  return fmt::format("offsim compare {} --plans all{}", machine_flags(named),
-                     work_flags(job.workload));
+  return fmt::format("offsim compare {} --plans all{}", machine_flags(named), work_flags(job));
 }
 
 std::string with_largest(std::string command, const plans::Job& job) {

@@ -16,7 +16,8 @@ namespace offsim::cli {
 
 struct WorkFlags {
   std::optional<std::string> micro_batch, micro_batch_limit, sequence, accumulation, checkpointing,
-      precision, loader_workers, loader_bandwidth;
+      precision, loader_workers, loader_bandwidth, lora_rank, lora_targets, base,
+      activation_offload;
   bool phase_sync = false;
   std::vector<std::string> set;  // plan.knob=value
 };

@@ -17,7 +17,9 @@ Flops layer_linear_flops(const Shape& s, std::int64_t tokens) {
   const std::int64_t mlp = (s.gated_mlp ? 6 : 4) * s.ffn;
   const std::int64_t router =
       s.experts ? 2 * (s.experts->count + (s.experts->shared > 0 ? 1 : 0)) : 0;
-  return Flops(real(tokens) * real(s.hidden) * real(attention + mlp + router));
+  const std::int64_t adapters = s.adapters.any() ? count(trained(layer_tensors(s))) : 0;
+  return Flops(real(tokens) * real(s.hidden) * real(attention + mlp + router)) +
+         Flops(2 * real(tokens) * real(adapters));
 }
 
 Flops layer_attention_flops(const Shape& s, Batch batch, Mask mask) {
@@ -41,11 +43,17 @@ Flops forward_flops(const Shape& s, Batch batch, Mask mask) {
 }
 
 Flops model_flops(const Shape& s, Batch batch) {
-  return (1 + kBackwardOfGemm) * forward_flops(s, batch);
+  if (!s.adapters.any()) {
+    return (1 + kBackwardOfGemm) * forward_flops(s, batch);
+  }
+  const Flops weights(2 * real(batch.tokens()) * real(trained_parameters(s)));
+  return 2.0 * forward_flops(s, batch) + real(s.layers) * layer_attention_flops(s, batch) + weights;
 }
 
 Flops six_nd(const Shape& s, Batch batch) {
-  return Flops(6 * real(active_parameters(s)) * real(batch.tokens()));
+  const double all = real(active_parameters(s));
+  const double changed = s.adapters.any() ? real(trained_parameters(s)) : all;
+  return Flops((4 * all + 2 * changed) * real(batch.tokens()));
 }
 
 Flops palm_flops(const Shape& s, Batch batch) {

@@ -9,8 +9,9 @@
 //   attention, window w   4 B a p w (S - w/2) with w at most S: the triangle at w = S
 //   experts' router       2 T h E, and of a shared expert's gate 2 T h
 //   head                  2 T h V
+//   adapters              2 T n         (n their parameters in a layer)
 // Norms, rotary, softmax, activations, biases and the embedding lookup are bandwidth: 0 here.
-// The backward of a matrix product is 2 x forward (dX and dW).
+// The backward of a matrix product is 2 x forward (dX and dW), of a frozen one 1 x (dX).
 // What is executed beyond that (recomputed layers, flash attention's backward) is counted by
 // whoever records a step; the constants for it are here.
 //
@@ -47,9 +48,10 @@ Flops forward_flops(const Shape& shape, Batch batch, Mask mask = Mask::kCausal);
 
 // What published TFLOPS count for one micro-batch of forward and backward. They differ by up to a
 // half, so compare like with like.
-//   model_flops      3 x forward with causal attention: "model FLOPs"
+//   model_flops      3 x forward with causal attention: "model FLOPs"; of frozen products 2 x
 //   six_nd           6 N T, N all parameters that a token uses: no attention, but the embedding
-//                    (MegaTrain's script)
+//                    (MegaTrain's script); with n of them trained 4 N T + 2 n T, which nobody
+//                    publishes
 //   palm_flops       T (6 N + 12 L a p S): attention of the whole square (PaLM's MFU)
 //   megatron_flops   3 x [L (4 T h r (h + h g/a + S/2) + MLP) + 2 T h V], r = a p / h, MLP 4 T h f,
 //                    x 3/2 if gated (Megatron-LM's num_floating_point_operations): the same number

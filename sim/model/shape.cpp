@@ -355,6 +355,27 @@ void refuse_absurd_total(const Shape& shape, const Place& place) {
 
 }  // namespace
 
+std::string_view to_string(AdapterTargets targets) {
+  static constexpr std::array<std::string_view, 3> kNames{"query-value", "attention", "all-linear"};
+  return kNames[static_cast<std::size_t>(targets)];
+}
+
+std::string_view to_string(Base base) {
+  static constexpr std::array<std::string_view, 4> kNames{"16-bit", "int8", "nf4", "nf4-double"};
+  return kNames[static_cast<std::size_t>(base)];
+}
+
+// PEFT's names of modules; gpt2 has two that end in c_proj.
+bool Adapters::on(std::string_view linear) const {
+  const auto is = [linear](std::initializer_list<std::string_view> names) {
+    return std::ranges::any_of(names,
+                               [&](std::string_view name) { return linear.ends_with(name); });
+  };
+  return any() &&
+         (targets == AdapterTargets::kAllLinear || is({"q_proj", "v_proj", "c_attn"}) ||
+          (targets == AdapterTargets::kAttention && is({"k_proj", "o_proj", "attn.c_proj"})));
+}
+
 std::string_view to_string(Architecture architecture) {
   for (const Named& known : kArchitectures) {
     if (known.architecture == architecture) {

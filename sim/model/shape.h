@@ -49,6 +49,31 @@ struct Experts {
   bool normalized = false;     // a token's k weights are divided by their sum
 };
 
+// Low-rank adapters on frozen weights (LoRA, arXiv 2106.09685), as PEFT adds them: a Linear's W x
+// becomes W x + s B (A x), with A [rank, in] and B [out, rank]; nothing else is trained. Which
+// Linears: q and v, PEFT's default for these architectures (gpt2: the fused q, k, v); q, k, v and
+// o; or all of the layers. The head is never one. No dropout.
+enum class AdapterTargets : std::uint8_t { kQueryValue, kAttention, kAllLinear };
+
+// How bitsandbytes stores the weights of the layers' Linears while they are frozen (LLM.int8, arXiv
+// 2208.07339; QLoRA, arXiv 2305.14314): 16 bits; 8 bits and a fp32 number a row; 4 bits and a fp32
+// number for each block of 64; or, double quantisation, 8 bits for each block and a fp32 number for
+// 256 of these. Embedding, norms and head stay 16-bit.
+enum class Base : std::uint8_t { k16Bit, kInt8, kNf4, kNf4Double };
+
+std::string_view to_string(AdapterTargets targets);
+std::string_view to_string(Base base);
+
+struct Adapters {
+  std::int64_t rank = 0;  // 0: none, everything is trained
+  AdapterTargets targets = AdapterTargets::kQueryValue;
+  Base base = Base::k16Bit;  // of what is frozen
+
+  bool any() const { return rank > 0; }
+  bool on(std::string_view linear) const;  // a module by its name, such as "self_attn.q_proj"
+  friend bool operator==(const Adapters&, const Adapters&) = default;
+};
+
 struct Shape {
   std::string name;  // the file's name without .json, or its folder's when that is config.json
   Architecture architecture = Architecture::kLlama;
@@ -72,6 +97,7 @@ struct Shape {
   bool mlp_bias = false;     // on every matrix of the MLP
   bool qk_norm = false;      // two RMS norms of p elements a layer (qwen3)
   std::optional<Experts> experts = {};
+  Adapters adapters = {};  // the question's, not the file's
 
   std::int64_t query_width() const { return heads * head_dim; }  // a p
   std::int64_t kv_width() const { return kv_heads * head_dim; }  // g p

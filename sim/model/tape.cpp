@@ -4,17 +4,6 @@
 
 namespace offsim::model {
 
-namespace {
-
-// Indexed kernels of three full operands, and those that convert types per element or concatenate,
-// take longer an element than those of two (63, 88 and 70 us against 48 us on 16.8 M elements,
-// h200-layers.jsonl).
-std::int64_t three_operands(std::int64_t n) { return n * 5 / 4; }
-std::int64_t converting(std::int64_t n) { return n * 17 / 10; }
-std::int64_t concatenating(std::int64_t n) { return n * 14 / 10; }
-
-}  // namespace
-
 void Tape::module(std::string name, std::vector<std::int64_t> elements, std::int32_t borders,
                   bool tied) {
   Module module;
@@ -22,24 +11,27 @@ void Tape::module(std::string name, std::vector<std::int64_t> elements, std::int
   module.elements = std::move(elements);
   module.borders = borders;
   module.tied = tied;
-  marks_.push_back({std::move(module), forward_.size(), backward_.size()});
+  marks_.push_back({std::move(module), forward_.size(), backward_.size(), tensors_.size()});
 }
 
-std::vector<Module> Tape::modules() const {
-  const auto part = [](const std::vector<Kernel>& list, std::size_t from, std::size_t to) {
+std::vector<Module> Tape::modules(const std::string& kind) const {
+  const auto part = [](const auto& list, std::size_t from, std::size_t to) {
     const auto at = [&](std::size_t i) { return list.begin() + static_cast<std::ptrdiff_t>(i); };
-    return std::vector<Kernel>(at(std::min(from, to)), at(to));
+    return std::vector(at(std::min(from, to)), at(to));
   };
   std::vector<Module> modules;
   for (std::size_t i = 0; i < marks_.size(); ++i) {
     const bool last = i + 1 == marks_.size();
     const std::size_t forward = last ? forward_.size() : marks_[i + 1].forward;
     const std::size_t backward = last ? backward_.size() : marks_[i + 1].backward;
+    const std::size_t saved = last ? tensors_.size() : marks_[i + 1].saved;
     Module module = marks_[i].module;
     module.forward = {module.name + " forward", part(forward_, marks_[i].forward, forward)};
     module.recompute = {module.name + " recompute",
                         part(forward_, marks_[i].forward, std::min(forward, recompute_kernels_))};
-    module.backward = {module.name + " backward", part(backward_, marks_[i].backward, backward)};
+    module.backward = {kind + module.name + " backward",
+                       part(backward_, marks_[i].backward, backward)};
+    module.saved = part(tensors_, marks_[i].saved, saved);
     modules.push_back(std::move(module));
   }
   return modules;
@@ -62,7 +54,7 @@ void Tape::product(std::vector<Kernel>& list, std::int64_t m, std::int64_t n,
       {.kind = Kernel::Kind::kGemm, .m = m, .n = n, .k = k, .wide = numerics_ == Numerics::kFp32});
 }
 
-void Tape::rms_norm(std::int64_t rows, std::int64_t width, bool narrow) {
+void Tape::rms_norm(std::int64_t rows, std::int64_t width, bool needed, bool narrow) {
   const std::int64_t n = rows * width;
   const std::int64_t in = narrow ? act() : residual();
   // Forward: to fp32; square; mean; epsilon and rsqrt (a number a row); scale; back; times the
@@ -79,12 +71,25 @@ void Tape::rms_norm(std::int64_t rows, std::int64_t width, bool narrow) {
   }
   const bool mixed = in == 2 && numerics_ == Numerics::kAutocast;  // fp32 weight times 16-bit
   indexed(forward_, mixed ? converting(n) : n, 2 * in * n);
-  // The fp32 input (a copy of a 16-bit one) and the scaled value stay; one rsqrt a row.
-  save(4 * n + in * n + 4 * rows);
+  if (!needed) {
+    return;
+  }
+  // The fp32 input (a copy of a 16-bit one) and, for the weight, the scaled value stay; one rsqrt a
+  // row.
+  save(4 * n);  // of the square, and again of the scaling
+  save_again(4 * n);
+  save(4 * rows);
+  save_again(4 * rows);
+  if (!frozen_) {
+    save(in * n);
+  }
+  save_parameter(in * width);
   // Backward of the weight's product: both factors' gradients and the sum over rows.
   indexed(backward_, n, 2 * in * n);
-  stream(backward_, 3 * in * n);
-  stream(backward_, in * n);
+  if (!frozen_) {
+    stream(backward_, 3 * in * n);
+    stream(backward_, in * n);
+  }
   if (in == 2) {
     indexed(backward_, n, 6 * n);
   }
@@ -102,18 +107,32 @@ void Tape::rms_norm(std::int64_t rows, std::int64_t width, bool narrow) {
   }
 }
 
-void Tape::layer_norm(std::int64_t rows, std::int64_t width) {
+void Tape::layer_norm(std::int64_t rows, std::int64_t width, bool needed) {
   const std::int64_t n = rows * width;
   const std::int64_t in = residual();
   stream(forward_, 2 * in * n);
-  save(in * n + 8 * rows);
-  stream(backward_, 3 * in * n);     // gradient of the input
-  stream(backward_, 2 * in * n, 2);  // of weight and bias
+  if (!needed) {
+    return;
+  }
+  save(in * n);
+  save(4 * rows);
+  save(4 * rows);
+  save_parameter(in * width);
+  save_parameter(in * width);
+  stream(backward_, 3 * in * n);  // gradient of the input
+  if (!frozen_) {
+    stream(backward_, 2 * in * n, 2);  // of weight and bias
+  }
 }
 
-void Tape::linear(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias, Input input) {
+void Tape::linear(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias, Input input,
+                  bool needed) {
+  if (frozen_) {
+    frozen_linear(rows, in, out, input, needed);
+    return;
+  }
   const bool autocast = numerics_ == Numerics::kAutocast;
-  const bool cast_input = autocast && input != Input::kNarrow;
+  const bool cast_input = autocast && input != Input::kNarrow && input != Input::kKept;
   if (autocast) {
     stream(forward_, 6 * in * out);
     cast_weights_ += 2 * in * out;
@@ -122,9 +141,12 @@ void Tape::linear(std::int64_t rows, std::int64_t in, std::int64_t out, bool bia
   if (cast_input) {
     stream(forward_, 6 * rows * in);
   }
-  if (cast_input || input != Input::kWideAgain) {
+  if (cast_input || (input != Input::kWideAgain && input != Input::kKept)) {
     save(act() * rows * in);
+  } else {
+    save_again(act() * rows * in);
   }
+  save_again(act() * in * out);  // the weight, under autocast its copy
   recompute_kernels_ = forward_.size();
   product(forward_, rows, out, in);
   product(backward_, rows, in, out);  // of the input
@@ -144,21 +166,127 @@ void Tape::linear(std::int64_t rows, std::int64_t in, std::int64_t out, bool bia
   }
 }
 
+// Its own weight is all that its backward needs.
+void Tape::frozen_linear(std::int64_t rows, std::int64_t in, std::int64_t out, Input input,
+                         bool needed) {
+  if (input != Input::kWideAgain) {
+    input_saved_ = input == Input::kKept;
+  }
+  recompute_kernels_ = forward_.size();
+  if (base_ == Base::kInt8) {
+    stream(forward_, 2 * act() * rows * in);    // to fp16
+    stream(forward_, (act() + 1) * rows * in);  // to 8 bits
+    product(forward_, rows, out, in);           // into 32 bits
+    indexed(forward_, rows * out, (4 + act()) * rows * out);
+    stream(forward_, 2 * act() * rows * out);  // from fp16
+  } else {
+    dequantise(forward_, in * out);
+    product(forward_, rows, out, in);
+  }
+  if (needed) {
+    if (base_ == Base::k16Bit) {
+      save_again(act() * in * out);
+    }
+    dequantise(backward_, in * out);
+    product(backward_, rows, in, out);
+    if (input == Input::kWideAgain) {
+      stream(backward_, 3 * residual() * rows * in);
+    }
+  }
+}
+
+void Tape::dequantise(std::vector<Kernel>& list, std::int64_t elements) const {
+  constexpr std::int64_t kBlock = 64;
+  const std::int64_t blocks = elements / kBlock;
+  switch (base_) {
+    case Base::k16Bit:
+      return;
+    case Base::kInt8:
+      indexed(list, elements, (1 + act()) * elements);
+      tiny(list, 1);
+      indexed(list, elements, 2 * act() * elements);
+      return;
+    case Base::kNf4Double:
+      stream(list, 5 * blocks);
+      stream(list, 8 * blocks);
+      break;
+    case Base::kNf4:
+      break;
+  }
+  stream(list, elements / 2 + 4 * blocks + act() * elements);
+}
+
+// Autocast's 16-bit copy of a matrix, and its gradient back in fp32.
+void Tape::cast_adapter(std::int64_t elements) {
+  if (wide_adapters_) {
+    stream(forward_, 6 * elements);
+    cast_weights_ += 2 * elements;
+    indexed(backward_, elements, 6 * elements);
+  }
+}
+
+void Tape::adapter_down(std::int64_t rows, std::int64_t in, std::int64_t rank, bool needed) {
+  const std::int64_t n = rows * in;
+  if (wide_adapters_) {  // PEFT casts the input to the adapter's fp32, autocast casts that back
+    indexed(forward_, n, 6 * n);
+    stream(forward_, 6 * n);
+  }
+  if (wide_adapters_ || !input_saved_) {
+    save(act() * n);
+    input_saved_ = !wide_adapters_;
+  } else {
+    save_again(act() * n);
+  }
+  if (needed) {
+    save_again(act() * rank * in);
+  }
+  cast_adapter(rank * in);
+  product(forward_, rows, rank, in);
+  product(backward_, in, rank, rows);  // of A
+  if (needed) {
+    product(backward_, rows, in, rank);
+    if (wide_adapters_) {
+      indexed(backward_, n, 6 * n);
+      stream(backward_, 6 * n);
+    }
+    // The frozen product has a gradient of the same input; so have the Linears before this one,
+    // whose sums are counted where they begin.
+    stream(backward_, 3 * residual() * n);
+  }
+}
+
+void Tape::adapter_up(std::int64_t rows, std::int64_t rank, std::int64_t out) {
+  save(act() * rows * rank);
+  save_again(act() * rank * out);
+  cast_adapter(rank * out);
+  recompute_kernels_ = forward_.size();
+  product(forward_, rows, out, rank);
+  stream(forward_, 2 * act() * rows * out);  // scaled
+  stream(forward_, 3 * act() * rows * out);  // added
+  stream(backward_, 2 * act() * rows * out);
+  product(backward_, rows, rank, out);
+  product(backward_, rank, out, rows);  // of B
+}
+
 void Tape::split(std::int64_t n) { stream(backward_, 2 * act() * n); }
 
-void Tape::rotary(std::int64_t n) {
+void Tape::rotary(std::int64_t n, std::int64_t table, bool needed) {
   const bool autocast = numerics_ == Numerics::kAutocast;  // the table is fp32 there
   const std::int64_t wide = autocast ? 4 : act();
   indexed(forward_, autocast ? converting(n) : n, (act() + wide) * n, 2);  // x cos, rotated sin
   indexed(forward_, n / 2, act() * n);                                     // -x2
   indexed(forward_, concatenating(n), 2 * act() * n);
   indexed(forward_, three_operands(n), 3 * wide * n);
-  save(act() * n);
   if (autocast) {
     stream(forward_, 6 * n);  // 16 bits for the attention kernel
     indexed(backward_, n, 6 * n);
     stream(backward_, 6 * n, 2);
   }
+  if (!needed) {
+    return;
+  }
+  save_again(wide * table);  // no memory of this layer
+  save_again(wide * table);
   indexed(backward_, n, 2 * wide * n, 2);
   indexed(backward_, n / 2, act() * n);
   stream(backward_, act() * n, 2);          // zeros for both halves
@@ -181,138 +309,33 @@ void Tape::attention(Batch batch, std::int64_t heads, std::int64_t kv_heads,
   kernel.backward = true;
   backward_.push_back(kernel);
   tiny(backward_, 2);  // its row sums and conversion, timed within the kernel
-  save(act() * batch.tokens() * kv_heads * head_dim);  // v; q and k are saved by who made them
-  save(4 * batch.tokens() * heads);                    // log-sum-exp
+  const std::int64_t a_head = act() * batch.tokens() * head_dim;
+  save(a_head * heads);  // q, k, v
+  save(a_head * kv_heads);
+  save(a_head * kv_heads);
+  save(a_head * heads);              // the result
+  save(4 * batch.tokens() * heads);  // log-sum-exp
 }
 
-void Tape::residual_add(std::int64_t n) {
+void Tape::residual_add(std::int64_t n, bool needed) {
   if (numerics_ == Numerics::kAutocast) {
     indexed(forward_, three_operands(n), 10 * n);
     stream(backward_, 6 * n);  // the branch's gradient back to 16 bits
   } else {
     stream(forward_, 3 * residual() * n);
   }
-  stream(backward_, 3 * residual() * n);
+  if (needed) {
+    stream(backward_, 3 * residual() * n);
+  }
 }
 
 void Tape::silu_and_product(std::int64_t n) {
   stream(forward_, 2 * act() * n);
   stream(forward_, 3 * act() * n);
-  save(3 * act() * n);  // gate, silu(gate), up; the product is saved by the next Linear
+  for (int i = 0; i < 3; ++i) {  // gate, silu(gate), up; the product is saved by the next Linear
+    save(act() * n);
+  }
   stream(backward_, 3 * act() * n, 3);
-}
-
-void Tape::route(std::int64_t rows, std::int64_t in, const Experts& experts, bool first,
-                 bool wide) {
-  linear(rows, in, experts.count, false, first ? Input::kWide : Input::kWideAgain);
-  const std::int64_t n = rows * experts.count;
-  if (act() == 2) {
-    stream(forward_, 6 * n);
-  }
-  stream(forward_, 8 * n);                                            // softmax
-  tiny(forward_, 2 + (experts.normalized ? 2 : 0) + (wide ? 0 : 1));  // the k best; their sum
-  save(4 * n + 8 * rows * experts.per_token);
-  tiny(backward_, (experts.normalized ? 5 : 0) + (wide ? 0 : 1) + 2);  // scattered into zeros
-  stream(backward_, 12 * n);
-  if (act() == 2) {
-    stream(backward_, 6 * n);
-  }
-}
-
-// 16 bits: one launch for all experts, in tiles of 128 rows; half a tile of each is not used. fp32:
-// an expert after the other.
-void Tape::grouped_product(std::int64_t rows, std::int64_t in, std::int64_t out,
-                           std::int64_t experts) {
-  constexpr std::int64_t kHalfTile = 64;
-  const std::int64_t each = std::max<std::int64_t>(rows / experts, 1);
-  if (numerics_ != Numerics::kPure16) {
-    const auto count = static_cast<std::int32_t>(experts);
-    const auto loop = [&](std::vector<Kernel>& list, std::int64_t m, std::int64_t n,
-                          std::int64_t k) {
-      list.push_back(
-          {.kind = Kernel::Kind::kGemm, .m = m, .n = n, .k = k, .wide = true, .count = count});
-    };
-    loop(forward_, each, out, in);
-    loop(backward_, each, in, out);
-    loop(backward_, out, in, each);
-    return;
-  }
-  const std::int64_t padded = rows + kHalfTile * experts;
-  tiny(forward_, 1);  // the experts' pointers and sizes
-  product(forward_, padded, out, in);
-  tiny(backward_, 2);
-  product(backward_, padded, in, out);
-  product(backward_, experts * out, in, each);
-}
-
-// masked_fill of a copy.
-void Tape::cleared(std::vector<Kernel>& list, std::int64_t n) {
-  stream(list, 2 * residual() * n);
-  indexed(list, n, 2 * residual() * n);
-}
-
-void Tape::experts(std::int64_t rows, std::int64_t in, const Experts& experts, bool wide) {
-  const std::int64_t pairs = rows * experts.per_token;  // of a row and its expert
-  const std::int64_t n = pairs * in, f = pairs * experts.width;
-  const std::int64_t w = residual();
-  const bool widens = wide && w == 2;  // fp32 weights times 16-bit rows
-  const std::int64_t sum = widens ? 4 : w;
-  // Sorted by expert: keys and order, counts and offsets.
-  tiny(forward_, 22);
-  stream(forward_, 2 * w * n);
-  indexed(forward_, n, 2 * w * n);  // cleared in place
-  grouped_product(pairs, in, 2 * experts.width, experts.count);
-  cleared(forward_, 2 * f);
-  indexed(forward_, f, 2 * w * f);  // silu of the first half of each row, times the second
-  indexed(forward_, f, 3 * w * f);
-  grouped_product(pairs, experts.width, in, experts.count);
-  cleared(forward_, n);
-  indexed(forward_, widens ? converting(n) : n, (w + sum) * n);
-  tiny(forward_, 2);  // the order back
-  recompute_kernels_ = forward_.size();
-  stream(forward_, 2 * sum * n);
-  stream(forward_, sum * (n + rows * in));
-  if (widens) {
-    stream(forward_, 6 * rows * in);
-    stream(backward_, 6 * rows * in);
-  }
-  // Three lists of indices, the mask, the weights; the rows; gate and up, silu, product; what comes
-  // out before it is weighted.
-  save((3 * 8 + 1 + sum) * pairs + w * (2 * n + 4 * f));
-
-  indexed(backward_, n, sum * n);  // a row's gradient for each of its k
-  stream(backward_, sum * n);      // zeros, into which they are sorted
-  tiny(backward_, 10);
-  stream(backward_, 3 * sum * n);
-  indexed(backward_, n, 2 * sum * n);  // of the result and of the weights
-  stream(backward_, 3 * sum * n);
-  stream(backward_, sum * n);
-  if (widens) {
-    stream(backward_, 6 * n);
-  }
-  tiny(backward_, 10);  // weights sorted back
-  cleared(backward_, n);
-  stream(backward_, 3 * w * f);
-  indexed(backward_, f, 3 * w * f, 2);
-  stream(backward_, 4 * w * f);  // both halves into one
-  cleared(backward_, 2 * f);
-  cleared(backward_, n);
-  stream(backward_, w * rows * in);
-  tiny(backward_, 10);
-  stream(backward_, 3 * w * n);
-  stream(backward_, 3 * w * rows * in);  // to what the router left
-}
-
-void Tape::gate_and_add(std::int64_t rows, std::int64_t n) {
-  const std::int64_t w = act();
-  tiny(forward_, 1);  // sigmoid
-  indexed(forward_, n, 2 * w * n);
-  stream(forward_, 3 * residual() * n);
-  save(w * (n + 2 * rows));
-  indexed(backward_, n, 2 * w * n);
-  stream(backward_, 3 * w * n);
-  stream(backward_, w * n);
-  tiny(backward_, 1);
 }
 
 void Tape::gelu_new(std::int64_t n) {
@@ -337,7 +360,10 @@ void Tape::gelu_new(std::int64_t n) {
   } else {
     stream(forward_, 3 * wide * n);
   }
-  save(act() * n + 3 * wide * n);  // half of x; x for the cube, tanh, one plus tanh
+  save(act() * n);               // half of x
+  for (int i = 0; i < 3; ++i) {  // x for the cube, tanh, one plus tanh
+    save(wide * n);
+  }
   if (autocast) {
     indexed(backward_, n, 6 * n, 2);
     stream(backward_, 6 * n, 2);
@@ -354,7 +380,10 @@ void Tape::embedding(std::int64_t rows, std::int64_t width, std::int64_t vocabul
   if (positions) {
     stream(forward_, 3 * residual() * n);
   }
-  tiny(forward_, positions ? 5 : 12);                  // positions, rotary table, mask, labels
+  tiny(forward_, positions ? 5 : 12);  // positions, rotary table, mask, labels
+  if (frozen_) {
+    return;
+  }
   stream(backward_, residual() * vocabulary * width);  // zeros
   indexed(backward_, 2 * n, 3 * residual() * n, 2);    // sorted sums, scatter
   tiny(backward_, 10);
@@ -372,6 +401,7 @@ void Tape::loss(std::int64_t rows, std::int64_t vocabulary) {
   stream(forward_, 12 * n);  // log-softmax reads twice
   tiny(forward_, 10);
   save(4 * n);
+  save_again(4 * n);         // of the negative log-likelihood
   stream(backward_, 4 * n);  // zeros for the gradient of the picked logits
   stream(backward_, 16 * n);
   tiny(backward_, 6);

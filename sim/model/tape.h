@@ -6,6 +6,18 @@
 // kernels stream bytes, "indexed" ones (broadcasts, transposed views, mixed types) compute an
 // address per element and are slower than memory. Symbols: n elements of an activation tensor;
 // 16-bit numbers have 2 bytes, fp32 ones 4.
+//
+// With adapters the model is frozen: an operation saves only what the gradients of its inputs need,
+// and makes none for its parameters. What is below the first adapter has no gradient at all
+// ("needed": the input of an operation has one). A frozen model that autocast runs is a 16-bit one,
+// so that autocast casts nothing but its fp32 adapters and their inputs. Left out: layer norms and
+// powers, which autocast computes in fp32 (gpt2).
+//
+// A quantised weight (bitsandbytes) becomes 16-bit numbers for its product, forward and again
+// backward: 4 bits by one kernel (two more on a number a block for double quantisation), 8 bits by
+// a cast and a scaling, backward only: forward it quantises the input and dequantises the product.
+// Left out: the columns of outliers that LLM.int8 multiplies apart; its 8-bit products are counted
+// as 16-bit ones.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +32,11 @@ namespace offsim::model {
 
 class Tape {
  public:
-  explicit Tape(Numerics numerics) : numerics_(numerics) {}
+  Tape(Numerics numerics, const Adapters& adapters)
+      : numerics_(adapters.any() && numerics == Numerics::kAutocast ? Numerics::kPure16 : numerics),
+        frozen_(adapters.any()),
+        base_(adapters.base),
+        wide_adapters_(frozen_ && numerics == Numerics::kAutocast) {}
 
   std::int64_t act() const {
     return numerics_ == Numerics::kFp32 ? 4 : 2;
@@ -35,21 +51,29 @@ class Tape {
 
   // Norms over rows of `width`, from the residual stream (or from a product's result: `narrow`),
   // rows in all `rows`.
-  void rms_norm(std::int64_t rows, std::int64_t width, bool narrow = false);
-  void layer_norm(std::int64_t rows, std::int64_t width);
+  void rms_norm(std::int64_t rows, std::int64_t width, bool needed = true, bool narrow = false);
+  void layer_norm(std::int64_t rows, std::int64_t width, bool needed = true);
   // A Linear of rows x in -> rows x out. `input`: what it reads.
   enum class Input : std::uint8_t {
     kWide,       // the result of a norm: under autocast each Linear casts its own copy
     kWideAgain,  // the same tensor as the Linear before: its gradient is added to that one's
-    kNarrow      // a product's or activation's result, 16 bits already
+    kNarrow,     // a product's or activation's result, 16 bits already
+    kKept        // the same, of an operation that saves it anyway
   };
-  void linear(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias, Input input);
+  void linear(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias, Input input,
+              bool needed = true);
+  // The adapter on the Linear before, in its three steps: B (A x), scaled and added. Dropout of
+  // none is no kernel. Requires: `needed` as that Linear's.
+  void adapter_down(std::int64_t rows, std::int64_t in, std::int64_t rank, bool needed);
+  void adapter_up(std::int64_t rows, std::int64_t rank, std::int64_t out);
   // Views of a fused product of n elements; backward concatenates their gradients.
   void split(std::int64_t n);
   // rotate_half and its products on q or k of n elements.
-  void rotary(std::int64_t n);
+  // `table`: elements of its cosines, and of its sines.
+  void rotary(std::int64_t n, std::int64_t table, bool needed = true);
   void attention(Batch batch, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim);
-  void residual_add(std::int64_t n);
+  // `needed`: the residual has a gradient too, not only what is added to it.
+  void residual_add(std::int64_t n, bool needed = true);
   void silu_and_product(std::int64_t n);
   // A mixture's router on rows of `in`: scores of all experts, the k best of each row. `first`: the
   // first reader of the norm's result. `wide`: the weights stay fp32 (mixtral).
@@ -66,7 +90,14 @@ class Tape {
   // Shift, fp32 copy of the logits, log-softmax, negative log-likelihood over rows x vocabulary.
   void loss(std::int64_t rows, std::int64_t vocabulary);
 
-  void save(std::int64_t bytes) { saved_ += bytes; }
+  // A tensor that is saved; one that another operation saves too, or whose memory is counted
+  // elsewhere; a norm's weight.
+  void save(std::int64_t bytes) {
+    saved_ += bytes;
+    save_again(bytes);
+  }
+  void save_again(std::int64_t bytes) { tensors_.push_back({bytes, false}); }
+  void save_parameter(std::int64_t bytes) { tensors_.push_back({bytes, true}); }
   std::int64_t saved() const { return saved_; }
   std::int64_t cast_weights() const { return cast_weights_; }
   // Up to the last Linear's product, which makes nothing that backward needs; its operands are
@@ -75,7 +106,8 @@ class Tape {
     return {forward_.begin(), forward_.begin() + static_cast<std::ptrdiff_t>(recompute_kernels_)};
   }
   // Requires: forward and backward are not taken yet.
-  std::vector<Module> modules() const;
+  // Names of backward works begin with `kind`.
+  std::vector<Module> modules(const std::string& kind = "") const;
   std::vector<Kernel> take_forward() { return std::move(forward_); }
   std::vector<Kernel> take_backward() { return std::move(backward_); }
 
@@ -87,16 +119,32 @@ class Tape {
   void product(std::vector<Kernel>& list, std::int64_t m, std::int64_t n, std::int64_t k) const;
   void grouped_product(std::int64_t rows, std::int64_t in, std::int64_t out, std::int64_t experts);
   void cleared(std::vector<Kernel>& list, std::int64_t n);
+  void frozen_linear(std::int64_t rows, std::int64_t in, std::int64_t out, Input input,
+                     bool needed);
+  void dequantise(std::vector<Kernel>& list, std::int64_t elements) const;
+  void cast_adapter(std::int64_t elements);
+
+  // Indexed kernels of three full operands, and those that convert types per element or concatenate,
+  // take longer an element than those of two (63, 88 and 70 us against 48 us on 16.8 M elements,
+  // h200-layers.jsonl).
+  static std::int64_t three_operands(std::int64_t n) { return n * 5 / 4; }
+  static std::int64_t converting(std::int64_t n) { return n * 17 / 10; }
+  static std::int64_t concatenating(std::int64_t n) { return n * 14 / 10; }
 
   // Where a module begins; of it only the names and sizes are filled in.
   struct Mark {
     Module module;
-    std::size_t forward, backward;
+    std::size_t forward, backward, saved;
   };
 
   Numerics numerics_;
+  bool frozen_;
+  Base base_;
+  bool wide_adapters_;
+  bool input_saved_ = false;  // of the Linears that read it
   std::vector<Mark> marks_;
   std::vector<Kernel> forward_, backward_;
+  std::vector<SavedTensor> tensors_;
   std::int64_t saved_ = 0;
   std::int64_t cast_weights_ = 0;
   std::size_t recompute_kernels_ = 0;

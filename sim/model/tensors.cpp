@@ -12,31 +12,37 @@ namespace {
 // Collects tensors that share a prefix and a group.
 class Inventory {
  public:
-  Inventory(std::string prefix, Group group, std::int64_t layer = -1)
-      : prefix_(std::move(prefix)), group_(group), layer_(layer) {}
+  Inventory(const Shape& shape, std::string prefix, Group group, std::int64_t layer = -1)
+      : adapters_(shape.adapters), prefix_(std::move(prefix)), group_(group), layer_(layer) {}
 
-  void matrix(const char* name, std::int64_t rows, std::int64_t cols) {
-    tensors_.push_back({prefix_ + name + ".weight", rows, cols, group_, layer_, true});
+  void matrix(const std::string& name, std::int64_t rows, std::int64_t cols) {
+    const bool quantised = adapters_.any() && group_ == Group::kLayer;
+    add(name + ".weight", rows, cols, true, !adapters_.any(),
+        quantised ? adapters_.base : Base::k16Bit);
   }
-  void vector(const char* name, const char* kind, std::int64_t size) {
-    tensors_.push_back({prefix_ + name + kind, size, 1, group_, layer_, false});
+  void vector(const std::string& name, const char* kind, std::int64_t size) {
+    add(name + kind, size, 1, false, !adapters_.any());
   }
   // A parameter of a module without a Linear of its own, all experts' matrices in one.
   void stacked(const char* name, std::int64_t count, std::int64_t rows, std::int64_t cols) {
-    tensors_.push_back({prefix_ + name, count * rows, cols, group_, layer_, true});
+    add(name, count * rows, cols, true, !adapters_.any());
   }
   // Linear layers of PyTorch store [out, in]; gpt2's Conv1D stores [in, out].
-  void linear(const char* name, std::int64_t in, std::int64_t out, bool bias) {
-    matrix(name, out, in);
+  void linear(const std::string& name, std::int64_t in, std::int64_t out, bool bias) {
+    const std::string base = base_of(name);
+    matrix(base, out, in);
     if (bias) {
-      vector(name, ".bias", out);
+      vector(base, ".bias", out);
     }
+    adapter(name, in, out);
   }
-  void conv1d(const char* name, std::int64_t in, std::int64_t out) {
-    matrix(name, in, out);
-    vector(name, ".bias", out);
+  void conv1d(const std::string& name, std::int64_t in, std::int64_t out) {
+    const std::string base = base_of(name);
+    matrix(base, in, out);
+    vector(base, ".bias", out);
+    adapter(name, in, out);
   }
-  void norm(const char* name, Norm kind, std::int64_t size) {
+  void norm(const std::string& name, Norm kind, std::int64_t size) {
     vector(name, ".weight", size);
     if (kind == Norm::kLayer) {
       vector(name, ".bias", size);
@@ -45,6 +51,22 @@ class Inventory {
   std::vector<Tensor> take() && { return std::move(tensors_); }
 
  private:
+  void add(const std::string& name, std::int64_t rows, std::int64_t cols, bool is_matrix,
+           bool trained, Base base = Base::k16Bit) {
+    tensors_.push_back({prefix_ + name, rows, cols, group_, layer_, is_matrix, trained, base});
+  }
+  // PEFT puts the Linear that it adapts below a module of its name.
+  std::string base_of(const std::string& name) const {
+    return adapters_.on(name) ? name + ".base_layer" : name;
+  }
+  void adapter(const std::string& name, std::int64_t in, std::int64_t out) {
+    if (adapters_.on(name)) {
+      add(name + ".lora_A.default.weight", adapters_.rank, in, true, true);
+      add(name + ".lora_B.default.weight", out, adapters_.rank, true, true);
+    }
+  }
+
+  Adapters adapters_;
   std::string prefix_;
   Group group_;
   std::int64_t layer_;
@@ -52,7 +74,7 @@ class Inventory {
 };
 
 std::vector<Tensor> gpt2_layer(const Shape& s, std::int64_t layer) {
-  Inventory in(fmt::format("transformer.h.{}.", layer), Group::kLayer, layer);
+  Inventory in(s, fmt::format("transformer.h.{}.", layer), Group::kLayer, layer);
   in.norm("ln_1", s.norm, s.hidden);
   in.conv1d("attn.c_attn", s.hidden, s.query_width() + 2 * s.kv_width());
   in.conv1d("attn.c_proj", s.query_width(), s.hidden);
@@ -88,7 +110,7 @@ void mixture(Inventory& in, const Shape& s) {
 }
 
 std::vector<Tensor> llama_layer(const Shape& s, std::int64_t layer) {
-  Inventory in(fmt::format("model.layers.{}.", layer), Group::kLayer, layer);
+  Inventory in(s, fmt::format("model.layers.{}.", layer), Group::kLayer, layer);
   in.linear("self_attn.q_proj", s.hidden, s.query_width(), s.qkv_bias);
   in.linear("self_attn.k_proj", s.hidden, s.kv_width(), s.qkv_bias);
   in.linear("self_attn.v_proj", s.hidden, s.kv_width(), s.qkv_bias);
@@ -106,13 +128,13 @@ std::vector<Tensor> llama_layer(const Shape& s, std::int64_t layer) {
 bool is_gpt2(const Shape& shape) { return shape.architecture == Architecture::kGpt2; }
 
 std::vector<Tensor> final_norm_tensors(const Shape& shape) {
-  Inventory in(is_gpt2(shape) ? "transformer." : "model.", Group::kFinal);
+  Inventory in(shape, is_gpt2(shape) ? "transformer." : "model.", Group::kFinal);
   in.norm(is_gpt2(shape) ? "ln_f" : "norm", shape.norm, shape.hidden);
   return std::move(in).take();
 }
 
 std::vector<Tensor> head_tensors(const Shape& shape) {
-  Inventory in("", Group::kHead);
+  Inventory in(shape, "", Group::kHead);
   if (!shape.tied) {
     in.matrix("lm_head", shape.vocabulary, shape.hidden);
   }
@@ -133,13 +155,63 @@ std::int64_t count(const std::vector<Tensor>& tensors) {
   return sum;
 }
 
+std::vector<Tensor> trained(std::vector<Tensor> tensors) {
+  std::erase_if(tensors, [](const Tensor& tensor) { return !tensor.trained; });
+  return tensors;
+}
+
+Bytes numbers(const Tensor& tensor, Widths widths) {
+  const std::int64_t n = tensor.numel();
+  switch (tensor.base) {
+    case Base::kInt8:
+      return Bytes(n);
+    case Base::kNf4:
+    case Base::kNf4Double:
+      return Bytes((n + 1) / 2);
+    case Base::k16Bit:
+      break;
+  }
+  return Bytes((tensor.trained ? widths.trained : widths.frozen) * n);
+}
+
+Bytes constants(const Tensor& tensor) {
+  const std::int64_t blocks = (tensor.numel() + 63) / 64;
+  switch (tensor.base) {
+    case Base::kInt8:
+      return Bytes(4 * tensor.rows);
+    case Base::kNf4:
+      return Bytes(4 * blocks);
+    case Base::kNf4Double:
+      return Bytes(blocks + 4 * ((blocks + 255) / 256));
+    case Base::k16Bit:
+      break;
+  }
+  return Bytes(0);
+}
+
+Bytes numbers(const std::vector<Tensor>& tensors, Widths widths) {
+  Bytes sum{};
+  for (const Tensor& tensor : tensors) {
+    sum += numbers(tensor, widths);
+  }
+  return sum;
+}
+
+Bytes constants(const std::vector<Tensor>& tensors) {
+  Bytes sum{};
+  for (const Tensor& tensor : tensors) {
+    sum += constants(tensor);
+  }
+  return sum;
+}
+
 std::vector<Tensor> layer_tensors(const Shape& shape, std::int64_t layer) {
   SIM_ASSERT(layer >= 0 && layer < shape.layers, "only layers of the model have tensors");
   return is_gpt2(shape) ? gpt2_layer(shape, layer) : llama_layer(shape, layer);
 }
 
 std::vector<Tensor> embedding_tensors(const Shape& shape) {
-  Inventory in(is_gpt2(shape) ? "transformer." : "model.", Group::kEmbedding);
+  Inventory in(shape, is_gpt2(shape) ? "transformer." : "model.", Group::kEmbedding);
   in.matrix(is_gpt2(shape) ? "wte" : "embed_tokens", shape.vocabulary, shape.hidden);
   if (shape.positions > 0) {
     in.matrix("wpe", shape.positions, shape.hidden);
@@ -185,10 +257,26 @@ std::int64_t active_parameters(const Shape& shape) {
   return parameters(shape) - shape.layers * (e.count - e.per_token) * 3 * shape.hidden * e.width;
 }
 
-Tensor largest_tensor(const Shape& shape) {
+std::int64_t trained_parameters(const Shape& shape) {
+  return shape.layers * count(trained(layer_tensors(shape))) + count(trained(outer_tensors(shape)));
+}
+
+namespace {
+
+std::vector<Tensor> different_tensors(const Shape& shape) {
   Shape one = shape;  // layers are alike: the first stands for all
   one.layers = 1;
-  return std::ranges::max(all_tensors(one), {}, &Tensor::numel);
+  return all_tensors(one);
+}
+
+}  // namespace
+
+Tensor largest_tensor(const Shape& shape) {
+  return std::ranges::max(different_tensors(shape), {}, &Tensor::numel);
+}
+
+Tensor largest_trained_tensor(const Shape& shape) {
+  return std::ranges::max(trained(different_tensors(shape)), {}, &Tensor::numel);
 }
 
 }  // namespace offsim::model

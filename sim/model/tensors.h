@@ -11,6 +11,8 @@
 // MLP's 3 h f, E h (router) + 3 E h w (two tensors of all experts: transformers 5; in 4 it was 3
 // an expert) and of qwen2_moe 3 h f_shared + h. Model: L layers + V h (embedding) + V h (head,
 // unless tied) + final norm + positions h.
+// With adapters (shape.h) the model's own tensors are frozen and each adapted Linear has two more,
+// behind its own: rank (in + out) trained parameters.
 // Left out: buffers (gpt2's masks, rotary frequencies), which are not trained.
 #pragma once
 
@@ -18,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "sim/base/units.h"
 #include "sim/model/shape.h"
 
 namespace offsim::model {
@@ -31,11 +34,22 @@ struct Tensor {
   Group group = Group::kLayer;
   std::int64_t layer = -1;  // which layer, -1 outside the layers
   bool is_matrix = false;
+  bool trained = true;       // it has a gradient and optimizer states; frozen otherwise
+  Base base = Base::k16Bit;  // how a frozen one is stored
 
   std::int64_t numel() const { return rows * cols; }
 };
 
-std::int64_t count(const std::vector<Tensor>& tensors);  // elements
+std::int64_t count(const std::vector<Tensor>& tensors);    // elements
+std::vector<Tensor> trained(std::vector<Tensor> tensors);  // those that are
+// Bytes of a number: of trained parameters, of frozen ones.
+struct Widths {
+  std::int64_t trained = 2, frozen = 2;
+};
+Bytes numbers(const Tensor& tensor, Widths widths);  // of a quantised one: 8 or 4 bits each
+Bytes constants(const Tensor& tensor);  // what a quantised one needs beside its numbers
+Bytes numbers(const std::vector<Tensor>& tensors, Widths widths);
+Bytes constants(const std::vector<Tensor>& tensors);
 
 // The tensors of one layer. All layers are alike but for the index in their names.
 // Requires: 0 <= layer < shape.layers.
@@ -56,7 +70,9 @@ std::int64_t head_parameters(const Shape& shape);  // 0 when tied
 std::int64_t parameters(const Shape& shape);       // all of them, each counted once
 // Those that one token uses: k of the E experts, embedding and head included.
 std::int64_t active_parameters(const Shape& shape);
-// The largest tensor, the first of them when several are alike.
+std::int64_t trained_parameters(const Shape& shape);
+// The largest tensor, the first of them when several are alike; of those that are trained.
 Tensor largest_tensor(const Shape& shape);
+Tensor largest_trained_tensor(const Shape& shape);
 
 }  // namespace offsim::model

@@ -12,95 +12,123 @@ namespace {
 
 Work named(const char* name, std::vector<Kernel> kernels) { return {name, std::move(kernels)}; }
 
-void norm(Tape& tape, const Shape& shape, std::int64_t tokens, const char* name, int borders) {
+void norm(Tape& tape, const Shape& shape, std::int64_t tokens, const char* name, int borders,
+          bool needed = true) {
   const bool bias = shape.norm == Norm::kLayer;
   tape.module(name, std::vector<std::int64_t>(bias ? 2 : 1, shape.hidden), borders);
   if (shape.norm == Norm::kRms) {
-    tape.rms_norm(tokens, shape.hidden);
+    tape.rms_norm(tokens, shape.hidden, needed);
   } else {
-    tape.layer_norm(tokens, shape.hidden);
+    tape.layer_norm(tokens, shape.hidden, needed);
   }
 }
 
-// A Linear that is a module. `borders`: modules entered since the one before.
-void linear(Tape& tape, const char* name, std::int64_t tokens, std::int64_t in, std::int64_t out,
-            bool bias, Tape::Input input, int borders = 1) {
-  std::vector<std::int64_t> elements{in * out};
-  if (bias) {
-    elements.push_back(out);
+// A layer's Linear as a module, with its adapter: that is PEFT's module around it, with the Linear,
+// the (absent) dropout, A and B as modules below.
+struct Linear {
+  const char* name;
+  std::int64_t in, out;
+  bool bias;
+  Tape::Input input;
+  int borders = 1;     // modules entered since the one before
+  bool needed = true;  // its input has a gradient
+};
+// Whether its result has one.
+bool linear(Tape& tape, const Shape& shape, std::int64_t tokens, const Linear& l) {
+  const std::string name = l.name;
+  const std::int64_t rank = shape.adapters.on(name) ? shape.adapters.rank : 0;
+  std::vector<std::int64_t> elements{l.in * l.out};
+  if (l.bias) {
+    elements.push_back(l.out);
   }
-  tape.module(name, std::move(elements), borders);
-  tape.linear(tokens, in, out, bias, input);
+  tape.module(rank > 0 ? name + ".base_layer" : name, std::move(elements),
+              l.borders + (rank > 0 ? 1 : 0));
+  tape.linear(tokens, l.in, l.out, l.bias, l.input, l.needed);
+  if (rank > 0) {
+    tape.module(name + ".lora_A.default", {rank * l.in}, 2);
+    tape.adapter_down(tokens, l.in, rank, l.needed);
+    tape.module(name + ".lora_B.default", {rank * l.out});
+    tape.adapter_up(tokens, rank, l.out);
+  }
+  return l.needed || rank > 0;
 }
 
-void head_norm(Tape& tape, const char* name, std::int64_t rows, std::int64_t width) {
+void head_norm(Tape& tape, const char* name, std::int64_t rows, std::int64_t width, bool needed) {
   tape.module(name, {width});
-  tape.rms_norm(rows, width, true);
+  tape.rms_norm(rows, width, needed, true);
 }
 
-void attention_block(Tape& tape, const Shape& shape, Batch batch) {
+// `needed`: the layer's input has a gradient. Its result has one, since an attention projection is
+// adapted if anything is.
+void attention_block(Tape& tape, const Shape& shape, Batch batch, bool needed) {
+  using Input = Tape::Input;
   const std::int64_t tokens = batch.tokens();
   const std::int64_t q = shape.query_width();
   const std::int64_t kv = shape.kv_width();
+  const std::int64_t h = shape.hidden;
   const bool gpt2 = shape.architecture == Architecture::kGpt2;
-  norm(tape, shape, tokens, gpt2 ? "ln_1" : "input_layernorm", 2);  // the layer and its norm
+  const bool bias = shape.qkv_bias;
+  bool q_needed = true, k_needed = true;
+  norm(tape, shape, tokens, gpt2 ? "ln_1" : "input_layernorm", 2, needed);  // the layer and it
   if (shape.fused_qkv) {
-    linear(tape, "c_attn", tokens, shape.hidden, q + 2 * kv, shape.qkv_bias, Tape::Input::kWide, 2);
+    linear(tape, shape, tokens, {"c_attn", h, q + 2 * kv, bias, Input::kWide, 2, needed});
     tape.split(tokens * (q + 2 * kv));
-    tape.save(tape.act() * tokens * (q + kv));  // q and k: views of the fused product
   } else {
-    linear(tape, "q_proj", tokens, shape.hidden, q, shape.qkv_bias, Tape::Input::kWide, 2);
-    linear(tape, "k_proj", tokens, shape.hidden, kv, shape.qkv_bias, Tape::Input::kWideAgain);
-    linear(tape, "v_proj", tokens, shape.hidden, kv, shape.qkv_bias, Tape::Input::kWideAgain);
+    q_needed = linear(tape, shape, tokens, {"q_proj", h, q, bias, Input::kWide, 2, needed});
+    k_needed = linear(tape, shape, tokens, {"k_proj", h, kv, bias, Input::kWideAgain, 1, needed});
+    linear(tape, shape, tokens, {"v_proj", h, kv, bias, Input::kWideAgain, 1, needed});
   }
   if (shape.qk_norm) {
-    head_norm(tape, "q_norm", tokens * shape.heads, shape.head_dim);
-    head_norm(tape, "k_norm", tokens * shape.kv_heads, shape.head_dim);
+    head_norm(tape, "q_norm", tokens * shape.heads, shape.head_dim, q_needed);
+    head_norm(tape, "k_norm", tokens * shape.kv_heads, shape.head_dim, k_needed);
   }
   if (shape.positions == 0) {
-    tape.rotary(tokens * q);
-    tape.rotary(tokens * kv);
+    const std::int64_t table = batch.sequence * shape.head_dim;
+    tape.rotary(tokens * q, table, q_needed);
+    tape.rotary(tokens * kv, table, k_needed);
   }
   tape.attention(batch, shape.heads, shape.kv_heads, shape.head_dim);
-  linear(tape, gpt2 ? "attn.c_proj" : "o_proj", tokens, q, shape.hidden, shape.output_bias,
-         Tape::Input::kNarrow);
-  tape.residual_add(tokens * shape.hidden);
+  linear(tape, shape, tokens,
+         {gpt2 ? "attn.c_proj" : "o_proj", q, h, shape.output_bias, Input::kKept});
+  tape.residual_add(tokens * h, needed);
 }
 
 void mlp_block(Tape& tape, const Shape& shape, std::int64_t tokens) {
+  using Input = Tape::Input;
+  const std::int64_t h = shape.hidden, f = shape.ffn;
   const bool gpt2 = shape.architecture == Architecture::kGpt2;
+  const bool bias = shape.mlp_bias;
   norm(tape, shape, tokens, gpt2 ? "ln_2" : "post_attention_layernorm", 1);
-  linear(tape, gpt2 ? "c_fc" : "gate_proj", tokens, shape.hidden, shape.ffn, shape.mlp_bias,
-         Tape::Input::kWide, 2);
-  if (shape.gated_mlp) {
-    linear(tape, "up_proj", tokens, shape.hidden, shape.ffn, shape.mlp_bias,
-           Tape::Input::kWideAgain, 2);  // after the activation function, a module too
-    tape.silu_and_product(tokens * shape.ffn);
+  linear(tape, shape, tokens, {gpt2 ? "c_fc" : "gate_proj", h, f, bias, Input::kWide, 2});
+  if (shape.gated_mlp) {  // up_proj comes after the activation function, a module too
+    linear(tape, shape, tokens, {"up_proj", h, f, bias, Input::kWideAgain, 2});
+    tape.silu_and_product(tokens * f);
   } else {
-    tape.gelu_new(tokens * shape.ffn);
+    tape.gelu_new(tokens * f);
   }
-  linear(tape, gpt2 ? "mlp.c_proj" : "down_proj", tokens, shape.ffn, shape.hidden, shape.mlp_bias,
-         Tape::Input::kNarrow);
-  tape.residual_add(tokens * shape.hidden);
+  linear(tape, shape, tokens, {gpt2 ? "mlp.c_proj" : "down_proj", f, h, bias, Input::kNarrow});
+  tape.residual_add(tokens * h);
 }
 
 void mixture_block(Tape& tape, const Shape& shape, std::int64_t tokens) {
+  using Input = Tape::Input;
   const Experts& e = *shape.experts;
   const std::int64_t h = shape.hidden;
   const bool mixtral = shape.architecture == Architecture::kMixtral;
   norm(tape, shape, tokens, "post_attention_layernorm", 1);
   if (e.shared > 0) {
-    linear(tape, "shared_expert.gate_proj", tokens, h, e.shared, false, Tape::Input::kWide, 3);
-    linear(tape, "shared_expert.up_proj", tokens, h, e.shared, false, Tape::Input::kWideAgain, 2);
-    tape.silu_and_product(tokens * e.shared);
-    linear(tape, "shared_expert.down_proj", tokens, e.shared, h, false, Tape::Input::kNarrow);
+    const std::int64_t f = e.shared;
+    linear(tape, shape, tokens, {"shared_expert.gate_proj", h, f, false, Input::kWide, 3});
+    linear(tape, shape, tokens, {"shared_expert.up_proj", h, f, false, Input::kWideAgain, 2});
+    tape.silu_and_product(tokens * f);
+    linear(tape, shape, tokens, {"shared_expert.down_proj", f, h, false, Input::kNarrow});
   }
   tape.module("mlp.gate", {e.count * h}, e.shared > 0 ? 1 : 2);
   tape.route(tokens, h, e, e.shared == 0, mixtral);
   tape.module("mlp.experts", {e.count * 2 * e.width * h, e.count * h * e.width});
   tape.experts(tokens, h, e, mixtral);
   if (e.shared > 0) {
-    linear(tape, "shared_expert_gate", tokens, h, 1, false, Tape::Input::kWideAgain);
+    linear(tape, shape, tokens, {"shared_expert_gate", h, 1, false, Input::kWideAgain});
     tape.gate_and_add(tokens, tokens * h);
   }
   tape.residual_add(tokens * h);
@@ -116,9 +144,14 @@ Peaks mlp_peaks(const Tape& tape, const Shape& shape, std::int64_t tokens) {
   // While the MLP runs: gated, silu(gate), up and their product; else the products of gelu_new. Its
   // input and the residual.
   const std::int64_t alive = shape.gated_mlp ? 3 : (tape.residual() > tape.act() ? 7 : 4);
+  // A quantised weight as 16-bit numbers; of 8 bits forward the 32-bit product instead.
+  const Base base = shape.adapters.base;
+  const std::int64_t weight = base == Base::k16Bit ? 0 : tape.act() * shape.hidden * shape.ffn;
+  const std::int64_t forward = base == Base::kInt8 ? 4 * tokens * shape.ffn : weight;
   // While the MLP's backward runs: the gradients of the product, gate and up, beside the
   // residual's.
-  return {2 * hidden, alive * wide_mlp + 3 * hidden, 3 * wide_mlp + hidden};
+  return {2 * hidden + forward, alive * wide_mlp + 3 * hidden + forward,
+          3 * wide_mlp + hidden + weight};
 }
 
 Peaks mixture_peaks(const Tape& tape, const Shape& shape, std::int64_t tokens) {
@@ -135,10 +168,11 @@ Peaks mixture_peaks(const Tape& tape, const Shape& shape, std::int64_t tokens) {
           std::max(4 * wide, rows + last) + hidden};
 }
 
-Piece layer_piece(const Shape& shape, Batch batch, Numerics numerics, Bytes& cast,
-                  Work& recompute) {
-  Tape tape(numerics);
-  attention_block(tape, shape, batch);
+// `needed`: its input has a gradient; `kind` of the names of what it launches backward.
+Piece layer_piece(const Shape& shape, Batch batch, Numerics numerics, bool needed,
+                  const std::string& kind, Bytes& cast, Work& recompute) {
+  Tape tape(numerics, shape.adapters);
+  attention_block(tape, shape, batch, needed);
   if (shape.experts) {
     mixture_block(tape, shape, batch.tokens());
   } else {
@@ -152,16 +186,18 @@ Piece layer_piece(const Shape& shape, Batch batch, Numerics numerics, Bytes& cas
   piece.forward_extra = Bytes(peaks.forward_extra);
   piece.forward_alone = Bytes(peaks.forward_alone);
   piece.backward_extra = Bytes(peaks.backward_extra);
-  piece.modules = tape.modules();
+  piece.modules = tape.modules(kind);
   recompute = named("layer recompute", tape.recompute());
   piece.forward = named("layer forward", tape.take_forward());
-  piece.backward = named("layer backward", tape.take_backward());
+  piece.backward = named((kind + "layer backward").c_str(), tape.take_backward());
   return piece;
 }
 
 Piece head_piece(const Shape& shape, Batch batch, Numerics numerics, Bytes& cast) {
   const std::int64_t tokens = batch.tokens();
-  Tape tape(numerics);
+  Adapters adapters = shape.adapters;
+  adapters.base = Base::k16Bit;  // the head is not quantised
+  Tape tape(numerics, adapters);
   norm(tape, shape, tokens, shape.architecture == Architecture::kGpt2 ? "ln_f" : "norm", 1);
   tape.module("lm_head", {shape.vocabulary * shape.hidden}, 1, shape.tied);
   tape.linear(tokens, shape.hidden, shape.vocabulary, false, Tape::Input::kWide);
@@ -183,7 +219,7 @@ Piece head_piece(const Shape& shape, Batch batch, Numerics numerics, Bytes& cast
 }
 
 Piece embedding_piece(const Shape& shape, Batch batch, Numerics numerics) {
-  Tape tape(numerics);
+  Tape tape(numerics, shape.adapters);
   // gpt2's position table is a module of its own; its work is the token table's.
   if (shape.positions > 0) {
     tape.module("wpe", {shape.positions * shape.hidden}, 1);
@@ -243,14 +279,19 @@ Flops Work::flops() const {
   return sum;
 }
 
-Pieces pieces(const Shape& shape, Batch batch, Numerics numerics) {
+Pieces pieces(const Shape& shape, Batch batch, Numerics numerics, bool input_gradients) {
   SIM_ASSERT(batch.samples > 0 && batch.sequence > 0, "a micro-batch has tokens");
   Pieces p;
   p.embedding = embedding_piece(shape, batch, numerics);
-  p.layer = layer_piece(shape, batch, numerics, p.cast_layer, p.recompute);
+  p.layer = layer_piece(shape, batch, numerics, true, "", p.cast_layer, p.recompute);
+  p.first_layer = p.layer;
+  if (shape.adapters.any() && !input_gradients) {
+    Bytes same_cast;
+    Work same_recompute;
+    p.first_layer = layer_piece(shape, batch, numerics, false, "first ", same_cast, same_recompute);
+  }
   p.head = head_piece(shape, batch, numerics, p.cast_head);
-  const std::int64_t width = numerics == Numerics::kPure16 ? 2 : 4;
-  p.hidden = Bytes(width * batch.tokens() * shape.hidden);
+  p.hidden = Bytes(Tape(numerics, shape.adapters).residual() * batch.tokens() * shape.hidden);
   return p;
 }
 

@@ -22,9 +22,9 @@
 
 namespace offsim::model {
 
-// How the module computes: autocast casts fp32 parameters and activations to 16 bits for matrix
-// products; pure16 has 16-bit parameters and activations (DeepSpeed's bf16, MegaTrain, a bf16
-// model); fp32 everywhere.
+// How the module computes: autocast casts fp32 parameters (of a model with adapters: those of the
+// adapters) and activations to 16 bits for matrix products; pure16 has 16-bit parameters and
+// activations (DeepSpeed's bf16, MegaTrain, a bf16 model); fp32 everywhere.
 enum class Numerics : std::uint8_t { kAutocast, kPure16, kFp32 };
 
 struct Kernel {
@@ -55,6 +55,13 @@ struct Work {
   friend bool operator==(const Work&, const Work&) = default;
 };
 
+// A tensor that an operation saves for its backward: each operation its own, though several may
+// share the memory of one tensor.
+struct SavedTensor {
+  std::int64_t bytes = 0;
+  bool parameter = false;  // itself, not a view of it as a Linear's transposed weight is
+};
+
 // A module with parameters of its own, as systems see it that hook into modules (DeepSpeed's stage
 // 3 fetches and releases by them). Its works are its share of its piece's, by name.
 struct Module {
@@ -63,6 +70,7 @@ struct Module {
   std::int32_t borders = 1;            // modules entered since the one before, containers included
   bool tied = false;                   // its weight is the embedding's
   Work forward, recompute, backward;
+  std::vector<SavedTensor> saved;
 
   std::int64_t numel() const;
   bool linear() const;  // its forward is a product
@@ -84,14 +92,17 @@ struct Piece {
 struct Pieces {
   Piece embedding;  // and what comes before the first layer: rotary table, mask
   Piece layer;
-  Piece head;        // final norm, logits, loss
-  Work recompute;    // a layer's forward again, up to the last tensor that backward needs
-  Bytes hidden;      // one tensor of the residual stream: a checkpoint
-  Bytes cast_layer;  // autocast: 16-bit copies of a layer's matrices, alive until the region
-  Bytes cast_head;   // ends, or until the backward that needs them
+  Piece first_layer;  // the same, but with adapters: nothing below it is trained
+  Piece head;         // final norm, logits, loss
+  Work recompute;     // a layer's forward again, up to the last tensor that backward needs
+  Bytes hidden;       // one tensor of the residual stream: a checkpoint
+  Bytes cast_layer;   // autocast: 16-bit copies of a layer's matrices, alive until the region
+  Bytes cast_head;    // ends, or until the backward that needs them
 };
 
-Pieces pieces(const Shape& shape, Batch batch, Numerics numerics);
+// `input_gradients`: autograd is asked for the gradient of the embedding's result though nothing
+// below needs it (PEFT does so for checkpointing: enable_input_require_grads).
+Pieces pieces(const Shape& shape, Batch batch, Numerics numerics, bool input_gradients = false);
 
 // Bytes-bound work on `elements` numbers: `launches` kernels that move `bytes_per_element` in all.
 Work elementwise(std::string name, std::int64_t elements, double bytes_per_element, int launches);

@@ -21,6 +21,12 @@ std::vector<std::string> check_question(const Job& job) {
         "attention takes the time of the whole sequence: {}'s sliding window of {} is not modelled",
         shape.name, *shape.window));
   }
+  if (job.machine.accelerator.unified &&
+      job.workload.activation_offload != ActivationOffload::kNone) {
+    warnings.push_back(
+        fmt::format("activation_offload frees nothing: it copies within the one memory of {}",
+                    job.machine.name));
+  }
   if (job.machine.gpus > 1) {
     warnings.push_back(fmt::format("one of the {} GPUs of {}, with all of its host",
                                    job.machine.gpus, job.machine.name));
@@ -34,6 +40,28 @@ void require_precision(const Job& job, std::initializer_list<Precision> allowed,
   if (std::find(allowed.begin(), allowed.end(), asked) == allowed.end()) {
     throw InputError({}, fmt::format("{} does not run in {}", job.plan->name, to_string(asked)),
                      fmt::format("expected {}", expected));
+  }
+}
+
+void refuse_adapters(const Job& job, std::string_view why) {
+  if (job.shape.adapters.any()) {
+    throw InputError({}, fmt::format("{} does not run with lora_rank: {}", job.plan->name, why),
+                     "expected a plan such as native or zero3-offload");
+  }
+}
+
+void refuse_activation_offload(const Job& job, std::string_view why) {
+  if (job.workload.activation_offload != ActivationOffload::kNone) {
+    throw InputError(
+        {}, fmt::format("{} does not run with activation_offload: {}", job.plan->name, why),
+        "expected native, zero2-offload, fsdp2-offload or torchao-offload");
+  }
+}
+
+void refuse_int8(const Job& job) {
+  if (job.shape.adapters.base == model::Base::kInt8) {
+    throw InputError({}, fmt::format("{} does not shard an int8 base", job.plan->name),
+                     "expected base 16-bit, nf4 or nf4-double");
   }
 }
 

@@ -10,13 +10,24 @@
 
 namespace offsim::plans {
 
-// What no plan models and the question asks for: a sequence beyond what the model declares, a
-// sliding window shorter than the sequence, several GPUs.
+// What no plan models, or nothing comes of, and the question asks for: a sequence beyond what the
+// model declares, a sliding window shorter than the sequence, activations in the host memory of a
+// machine that has one memory, several GPUs.
 std::vector<std::string> check_question(const Job& job);
 
 // Throws InputError when the workload's precision is another; `expected` names these, and why.
 void require_precision(const Job& job, std::initializer_list<Precision> allowed,
                        std::string_view expected);
+
+// Throws InputError when the question has adapters; `why` the plan does not.
+void refuse_adapters(const Job& job, std::string_view why);
+
+// The same of saved tensors in host memory.
+void refuse_activation_offload(const Job& job, std::string_view why);
+
+// Throws InputError when the frozen parameters are 8-bit ones, which no system shards: only 4-bit
+// ones are kept in storage of the other parameters' type.
+void refuse_int8(const Job& job);
 
 // Throws InputError, at the option that asked for it if one did, on a machine without a drive.
 void require_drive(const Job& job, std::string_view option = {});

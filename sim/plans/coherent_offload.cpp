@@ -158,6 +158,8 @@ std::vector<OptionSpec> coherent_options() {
 }
 
 std::vector<std::string> check_coherent_offload(const Job& job) {
+  refuse_adapters(job, "it is for the states of every parameter");
+  refuse_activation_offload(job, "it is for states, not for activations");
   const std::string expected = "expected a machine such as gh200-480gb";
   if (!job.machine.link) {
     throw InputError({},

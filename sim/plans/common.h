@@ -43,6 +43,21 @@ inline void free_beside(runtime::Recorder& gpu, runtime::Buffer buffer, runtime:
   owner == user ? gpu.free(buffer) : gpu.free_after(buffer, user);
 }
 
+// Bytes of a frozen parameter as it is loaded: 16 bits, but where everything is fp32.
+inline std::int64_t frozen_width(const Job& job) {
+  return job.workload.precision == Precision::kFp32 ? 4 : 2;
+}
+
+// Parameters on the GPU, one block of each kind; quantised ones with their constants.
+inline void place_on_gpu(const Job& job, runtime::Recorder& gpu, std::int64_t trained_width) {
+  const std::vector<model::Tensor> all = model::all_tensors(job.shape);
+  gpu.allocate(runtime::Space::kGpu, numbers(all, {trained_width, frozen_width(job)}),
+               "parameters");
+  if (const Bytes bytes = constants(all); bytes.value > 0) {
+    gpu.allocate(runtime::Space::kGpu, bytes, "constants of quantisation");
+  }
+}
+
 // A Work's name must say its size: works are interned by name.
 inline std::string sized(std::string_view what, std::int64_t elements,
                          std::string_view unit = "elements") {

@@ -5,7 +5,10 @@
 // Host, bytes a parameter: fp32 parameters 4 and gradients 4, pinned tensor by tensor and rounded
 // to powers of two; Adam's m and v 8, pageable, from the first step on. Without pin_memory
 // parameters are pageable, and so are gradients: new blocks in every step, given back by zero_grad.
-// With precision bf16 all of these are 2 bytes a number.
+// With precision bf16 all of these are 2 bytes a number. Frozen parameters (adapters) have no
+// gradient and no states, and stay the 16-bit numbers as which they were loaded: they cross as 2
+// bytes and need no cast. Of 4-bit ones (QLoRA: bnb_4bit_quant_storage is the parameters' type)
+// only the numbers are sharded and come, half a byte each; their constants stay on the GPU.
 // GPU: the groups' 16-bit parameters. The root group (embedding, final norm, head) stays from its
 // unshard until the end of the backward; a layer's are freed after its forward and its backward.
 // Unshard, on one GPU: on the *compute* stream, so nothing of it overlaps compute, and prefetching
@@ -53,12 +56,17 @@ class Fsdp2 {
         fused_(job.options.flag("fused")),
         host_(job.options.flag("pin_memory") ? Space::kPinned : Space::kPageable),
         reduction_(gpu.stream("reduce-scatter")),
-        tensors_(model::all_tensors(job.shape)) {
+        trained_(model::trained(model::all_tensors(job.shape))) {
     gpu_.allocate(Space::kGpu, job.machine.framework.gpu_workspace.value,
                   "workspace of matrix products");
-    for (const Tensor& tensor : tensors_) {
-      gpu_.allocate(host_, Bytes(width_ * tensor.numel()), "parameters");
-      if (host_ == Space::kPinned) {  // PyTorch's cache of pinned blocks keeps them between steps
+    const std::vector<Tensor> all = model::all_tensors(job.shape);
+    if (const Bytes bytes = constants(all); bytes.value > 0) {
+      gpu_.allocate(Space::kGpu, bytes, "constants of quantisation");
+    }
+    for (const Tensor& tensor : all) {
+      gpu_.allocate(host_, numbers(tensor, {width_, 2}), "parameters");
+      if (host_ == Space::kPinned &&
+          tensor.trained) {  // PyTorch's cache of pinned blocks keeps them between steps
         gpu_.allocate(host_, Bytes(width_ * tensor.numel()), "gradients");
       }
     }
@@ -75,14 +83,14 @@ class Fsdp2 {
       model_.forward(run);
       enter(job_, gpu_, Phase::kBackward);
       model_.backward(run);
-      reduce(root_tensors(), root_, root_gradients_);
+      reduce(model::trained(root_tensors()), root_, root_gradients_);
       root_gradients_.clear();
       drop_last_reduction();
       gpu_.sync(reduction_);
     }
     enter(job_, gpu_, Phase::kOptimizer);
     if (first) {
-      gpu_.allocate(Space::kPageable, Bytes(2 * width_ * model::parameters(job_.shape)),
+      gpu_.allocate(Space::kPageable, Bytes(2 * width_ * model::trained_parameters(job_.shape)),
                     "Adam states");
     }
     optimizer_step();
@@ -107,18 +115,20 @@ class Fsdp2 {
   // wait_for_unshard at world size 1: each parameter comes as it is stored, is cast and copied.
   Buffer unshard(const std::vector<Tensor>& tensors) {
     const Buffer whole =
-        gpu_.allocate(Space::kGpu, Bytes(2 * count(tensors)), "unsharded parameters");
+        gpu_.allocate(Space::kGpu, numbers(tensors, {2, 2}), "unsharded parameters");
     for (auto at = tensors.rbegin(); at != tensors.rend(); ++at) {
       const Tensor& tensor = *at;
       const std::int64_t n = tensor.numel();
-      Buffer transit = gpu_.allocate(Space::kGpu, Bytes(width_ * n), "parameters in transit");
-      gpu_.copy_h2d(kCompute, host_, Bytes(width_ * n), "parameters");
-      if (width_ == 4) {
+      const Bytes bytes = numbers(tensor, {width_, 2});
+      Buffer transit = gpu_.allocate(Space::kGpu, bytes, "parameters in transit");
+      gpu_.copy_h2d(kCompute, host_, bytes, "parameters");
+      if (tensor.trained && width_ == 4) {
         const Buffer cast = gpu_.allocate(Space::kGpu, Bytes(2 * n), "parameters in transit");
         gpu_.launch(model::elementwise(sized("cast parameters to 16 bits", n), n, 6, 1));
         gpu_.free(std::exchange(transit, cast));
       }
-      gpu_.launch(model::elementwise(sized("copy parameters", n), n, 4, 1));
+      const std::int64_t copied = 2 * numbers(tensor, {2, 2}).value;
+      gpu_.launch(model::elementwise(sized("copy parameters", copied, "bytes"), copied, 1, 1));
       gpu_.free(transit);
     }
     return whole;
@@ -127,9 +137,10 @@ class Fsdp2 {
   void run(GpuModel::Pass pass, std::int64_t piece) {
     if (is_root(piece)) {
       model_.launch(pass, piece);
-      if (pass == GpuModel::Pass::kGradients) {
-        root_gradients_.push_back(gpu_.allocate(
-            Space::kGpu, Bytes(2 * count(model_.tensors(piece))), "unsharded gradients"));
+      const std::int64_t fresh = count(model_.trained(piece));
+      if (pass == GpuModel::Pass::kGradients && fresh > 0) {
+        root_gradients_.push_back(
+            gpu_.allocate(Space::kGpu, Bytes(2 * fresh), "unsharded gradients"));
       }
       return;
     }
@@ -142,9 +153,10 @@ class Fsdp2 {
     if (pass == GpuModel::Pass::kForward) {
       gpu_.free(*layer_);
     } else if (pass == GpuModel::Pass::kGradients) {
-      const Buffer gradients = gpu_.allocate(Space::kGpu, Bytes(2 * count(model_.tensors(piece))),
-                                             "unsharded gradients");
-      reduce(model_.tensors(piece), *layer_, {gradients});
+      const std::vector<Tensor>& trained = model_.trained(piece);
+      const Buffer gradients =
+          gpu_.allocate(Space::kGpu, Bytes(2 * count(trained)), "unsharded gradients");
+      reduce(trained, *layer_, {gradients});
     }
   }
 
@@ -155,6 +167,9 @@ class Fsdp2 {
               const std::vector<Buffer>& gradients) {
     const std::int64_t n = count(tensors);
     gpu_.free(parameters);  // reshard
+    if (tensors.empty()) {
+      return;
+    }
     drop_last_reduction();
     const Buffer in = gpu_.allocate(Space::kGpu, Bytes(2 * n), "reduce-scatter buffers");
     gpu_.launch(model::elementwise(sized("copy gradients in", n), n, 4, 1));
@@ -214,7 +229,7 @@ class Fsdp2 {
       each_tensor(wide ? "norm_f32" : "norm_bf16", "clip");
       each_tensor(wide ? "mul_f32" : "mul_bf16", "clip");
     }
-    const auto tensors = static_cast<std::int64_t>(tensors_.size());
+    const auto tensors = static_cast<std::int64_t>(trained_.size());
     gpu_.host_busy(runtime::HostTask::kOptimizerTensor, tensors, "collect tensors for Adam");
     // Every operation on a DTensor passes through its dispatch: fused AdamW is one a tensor.
     gpu_.host_busy(runtime::HostTask::kDistributedOperation, fused_ ? tensors : 12 * tensors,
@@ -227,7 +242,7 @@ class Fsdp2 {
   }
 
   void each_tensor(std::string_view kernel, std::string_view what) {
-    for (const Tensor& tensor : tensors_) {
+    for (const Tensor& tensor : trained_) {
       gpu_.cpu(kernel, tensor.numel(), what);
     }
   }
@@ -240,11 +255,11 @@ class Fsdp2 {
   const Job& job_;
   Recorder& gpu_;
   GpuModel model_;
-  std::int64_t width_;  // bytes of a stored number
+  std::int64_t width_;  // bytes of a stored number that is trained
   bool fused_;
   Space host_;
   Lane reduction_;
-  std::vector<Tensor> tensors_;
+  std::vector<Tensor> trained_;
   bool first_micro_ = true;
   Buffer root_{};
   std::optional<Buffer> layer_;
@@ -267,6 +282,7 @@ std::vector<OptionSpec> fsdp2_options() {
 }
 
 std::vector<std::string> check_fsdp2_offload(const Job& job) {
+  refuse_int8(job);
   require_precision(job, {Precision::kBf16Mixed, Precision::kBf16, Precision::kFp16Mixed},
                     "bf16-mixed (MixedPrecisionPolicy over fp32) or bf16");
   return {};

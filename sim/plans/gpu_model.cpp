@@ -18,24 +18,24 @@ model::Numerics numerics_of(Precision precision, bool module_is_16bit) {
 
 GpuModel::GpuModel(const Job& job, runtime::Recorder& gpu, model::Numerics numerics)
     : gpu_(gpu),
-      pieces_(model::pieces(job.shape, job.workload.batch(), numerics)),
+      pieces_(model::pieces(job.shape, job.workload.batch(), numerics,
+                            job.workload.checkpointing == Checkpointing::kFull)),
+      hooks_(job, gpu),
       checkpointing_(job.workload.checkpointing == Checkpointing::kFull),
-      autocast_(numerics == model::Numerics::kAutocast),
-      tied_bytes_(job.shape.tied ? (numerics == model::Numerics::kPure16 ? 2 : 4) *
-                                       job.shape.vocabulary * job.shape.hidden
-                                 : 0),
+      tied_bytes_(job.shape.tied && !job.shape.adapters.any()
+                      ? (numerics == model::Numerics::kPure16 ? 2 : 4) * job.shape.vocabulary *
+                            job.shape.hidden
+                      : 0),
       layers_(static_cast<std::size_t>(job.shape.layers)),
-      layer_tensors_(model::layer_tensors(job.shape)),
-      head_tensors_(model::tail_tensors(job.shape)),
-      embedding_tensors_(model::embedding_tensors(job.shape)) {
-  for (std::vector<Tensor>* tensors : {&layer_tensors_, &head_tensors_, &embedding_tensors_}) {
-    std::reverse(tensors->begin(), tensors->end());
-  }
+      embedding_tensors_(backward_order(model::embedding_tensors(job.shape))),
+      layer_tensors_(backward_order(model::layer_tensors(job.shape))),
+      head_tensors_(backward_order(model::tail_tensors(job.shape))) {
   const auto works = [&gpu](const model::Piece& piece, const model::Work& recompute) {
     return Works{gpu.work(piece.forward), gpu.work(recompute), gpu.work(piece.backward)};
   };
   embedding_ =
       works(pieces_.embedding, pieces_.embedding.forward);  // these two are never recomputed
+  first_layer_ = works(pieces_.first_layer, pieces_.recompute);
   layer_ = works(pieces_.layer, pieces_.recompute);
   head_works_ = works(pieces_.head, pieces_.head.forward);
 }
@@ -44,23 +44,68 @@ void GpuModel::launch(Pass pass, std::int64_t piece) {
   if (pass == Pass::kGradients) {
     return;
   }
-  const Works& works = is_layer(piece) ? layer_ : (piece == 0 ? embedding_ : head_works_);
+  if (offloads(piece)) {
+    launch_with_hooks(pass, piece);
+    return;
+  }
+  const Works& works = piece == 0        ? embedding_
+                       : piece == head() ? head_works_
+                       : piece == 1      ? first_layer_
+                                         : layer_;
   gpu_.launch(pass == Pass::kForward     ? works.forward
               : pass == Pass::kRecompute ? works.recompute
                                          : works.backward);
 }
 
+void GpuModel::launch_with_hooks(Pass pass, std::int64_t piece) {
+  const std::vector<model::Module>& all = modules(piece);
+  if (pass == Pass::kForward) {
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      gpu_.launch(all[i].forward);
+      if (!all[i].saved.empty()) {
+        hooks_.pack({piece, i}, all[i].saved);
+      }
+    }
+    return;
+  }
+  for (std::size_t i = all.size(); i-- > 0;) {
+    if (all[i].saved.empty()) {
+      gpu_.launch(all[i].backward);
+      continue;
+    }
+    hooks_.unpack({piece, i});
+    gpu_.launch(all[i].backward);
+    hooks_.drop({piece, i});
+  }
+}
+
+GpuModel::Tensors GpuModel::backward_order(std::vector<Tensor> tensors) {
+  std::ranges::reverse(tensors);
+  return {tensors, model::trained(tensors)};
+}
+
 const std::vector<Tensor>& GpuModel::tensors(std::int64_t piece) const {
-  return is_layer(piece) ? layer_tensors_ : (piece == 0 ? embedding_tensors_ : head_tensors_);
+  return (is_layer(piece) ? layer_tensors_ : piece == 0 ? embedding_tensors_ : head_tensors_).all;
+}
+
+const std::vector<Tensor>& GpuModel::trained(std::int64_t piece) const {
+  return (is_layer(piece) ? layer_tensors_
+          : piece == 0    ? embedding_tensors_
+                          : head_tensors_)
+      .trained;
 }
 
 const std::vector<model::Module>& GpuModel::modules(std::int64_t piece) const {
-  return is_layer(piece) ? pieces_.layer.modules
+  return is_layer(piece) ? layer(piece).modules
                          : (piece == 0 ? pieces_.embedding.modules : pieces_.head.modules);
 }
 
 Buffer GpuModel::hold(Bytes bytes, std::string_view tag) {
   return gpu_.allocate(Space::kGpu, bytes, tag);
+}
+
+std::optional<Buffer> GpuModel::hold_casts(Bytes bytes) {
+  return bytes.value > 0 ? std::optional(hold(bytes, "16-bit weights of autocast")) : std::nullopt;
 }
 
 void GpuModel::brief(Bytes bytes, std::string_view tag) { gpu_.free(hold(bytes, tag)); }
@@ -77,33 +122,46 @@ void GpuModel::forward(const Run& run) {
   for (std::int64_t piece = 1; piece < head(); ++piece) {
     forward_layer(piece, run);
   }
-  if (autocast_) {
-    head_.cast = hold(pieces_.cast_head, "16-bit weights of autocast");
+  head_.cast = hold_casts(pieces_.cast_head);
+  if (offloads(head())) {
+    brief(pieces_.head.forward_alone, "logits and loss");
+  } else {
+    head_.activations = hold(pieces_.head.saved, "logits and loss");
+    brief(pieces_.head.forward_extra, "logits and loss");
   }
-  head_.activations = hold(pieces_.head.saved, "logits and loss");
-  brief(pieces_.head.forward_extra, "logits and loss");
   run(Pass::kForward, head());
-  if (checkpointing_) {  // the region ends: only what backward needs keeps its casts
+  if (checkpointing_ || hooks_.active()) {  // the region ends: only what is saved keeps its casts
     for (Held& layer : layers_) {
       drop(layer.cast);
     }
   }
+  if (hooks_.active()) {
+    drop(head_.cast);
+  }
 }
 
 void GpuModel::forward_layer(std::int64_t piece, const Run& run) {
-  Held& layer = layers_[static_cast<std::size_t>(piece - 1)];
-  if (autocast_) {
-    layer.cast = hold(pieces_.cast_layer, "16-bit weights of autocast");
-  }
+  Held& held = layers_[static_cast<std::size_t>(piece - 1)];
+  held.cast = hold_casts(pieces_.cast_layer);
   if (checkpointing_) {
     gpu_.host_busy(runtime::HostTask::kCheckpoint, 1, "checkpoint a layer");
-    layer.activations = hold(pieces_.hidden, "checkpoints");
-    brief(pieces_.layer.forward_alone, "activations");
+    checkpoint(piece);
+    brief(layer(piece).forward_alone, "activations");
+  } else if (offloads(piece)) {
+    brief(layer(piece).forward_alone, "activations");
   } else {
-    layer.activations = hold(pieces_.layer.saved, "activations");
-    brief(pieces_.layer.forward_extra, "activations");
+    held.activations = hold(layer(piece).saved, "activations");
+    brief(layer(piece).forward_extra, "activations");
   }
   run(Pass::kForward, piece);
+}
+
+void GpuModel::checkpoint(std::int64_t piece) {
+  if (hooks_.active()) {
+    hooks_.pack({piece, 0}, {{pieces_.hidden.value, false}});
+  } else {
+    layers_[static_cast<std::size_t>(piece - 1)].activations = hold(pieces_.hidden, "checkpoints");
+  }
 }
 
 void GpuModel::backward(const Run& run) {
@@ -119,6 +177,10 @@ void GpuModel::backward(const Run& run) {
   for (std::int64_t piece = head() - 1; piece > 0; --piece) {
     backward_layer(piece, run);
   }
+  hooks_.end_backward();
+  if (trained(0).empty()) {
+    return;
+  }
   run(Pass::kBackward, 0);
   if (tied) {
     gpu_.launch(model::elementwise("add tied gradient", tied_bytes_, 3, 1));
@@ -128,21 +190,25 @@ void GpuModel::backward(const Run& run) {
 }
 
 void GpuModel::backward_layer(std::int64_t piece, const Run& run) {
-  Held& layer = layers_[static_cast<std::size_t>(piece - 1)];
+  Held& held = layers_[static_cast<std::size_t>(piece - 1)];
   std::optional<Buffer> recomputed;
   if (checkpointing_) {
     gpu_.host_busy(runtime::HostTask::kCheckpoint, 1, "checkpoint a layer");
-    recomputed = hold(pieces_.layer.saved, "activations");
-    if (autocast_) {
-      layer.cast = hold(pieces_.cast_layer, "16-bit weights of autocast");
+    if (hooks_.active()) {
+      hooks_.unpack({piece, 0});
     }
+    recomputed = hold(layer(piece).saved, "activations");
+    held.cast = hold_casts(pieces_.cast_layer);
     run(Pass::kRecompute, piece);
   }
-  brief(pieces_.layer.backward_extra, "activations");
+  brief(layer(piece).backward_extra, "activations");
   run(Pass::kBackward, piece);
+  if (checkpointing_ && hooks_.active()) {
+    hooks_.drop({piece, 0});
+  }
   drop(recomputed);
-  drop(layer.activations);
-  drop(layer.cast);
+  drop(held.activations);
+  drop(held.cast);
   run(Pass::kGradients, piece);
 }
 

@@ -7,8 +7,10 @@
 // layer is recomputed first, without its last product: non-reentrant checkpointing stops once the
 // last tensor that backward needs exists (torch/utils/checkpoint.py). The 16-bit copies that
 // autocast makes of the weights live until the backward that saved them, or until the end of the
-// forward (the region) when nothing saved them. How a piece's kernels come to run is the plan's:
-// it may bring weights first, run module by module, and take the gradients after a backward.
+// forward (the region) when nothing saved them. With adapters the embedding has no backward, and
+// the first layer's stops at its adapters, unless checkpointing asks for its input's gradient. How
+// a piece's kernels come to run is the plan's: it may bring weights first, run module by module,
+// and take the gradients after a backward.
 #pragma once
 
 #include <functional>
@@ -17,6 +19,7 @@
 
 #include "sim/model/tensors.h"
 #include "sim/model/work.h"
+#include "sim/plans/activation_offload.h"
 #include "sim/plans/job.h"
 #include "sim/runtime/recorder.h"
 
@@ -29,17 +32,20 @@ class GpuModel {
   GpuModel(const Job& job, runtime::Recorder& gpu, model::Numerics numerics);
 
   // Pieces are 0, the embedding, 1 to L, the layers, and L + 1, the head.
-  // kGradients: after a piece's backward; its gradients exist, what it had saved is gone.
+  // kGradients: after a piece's backward; its gradients exist, what it had saved is gone. Not of
+  // the embedding when it is frozen.
   enum class Pass : std::uint8_t { kForward, kRecompute, kBackward, kGradients };
   using Run = std::function<void(Pass pass, std::int64_t piece)>;
   void forward(const Run& run);
   void backward(const Run& run);
 
-  // All of a piece's kernels of a pass; none for kGradients.
+  // All of a piece's kernels of a pass; none for kGradients. Module by module, with the copies of
+  // what each saves, when that goes to host memory.
   void launch(Pass pass, std::int64_t piece);
   std::int64_t head() const { return static_cast<std::int64_t>(layers_.size()) + 1; }
   // Of a piece, in the order in which backward makes their gradients.
   const std::vector<model::Tensor>& tensors(std::int64_t piece) const;
+  const std::vector<model::Tensor>& trained(std::int64_t piece) const;  // have gradients
   const std::vector<model::Module>& modules(std::int64_t piece) const;  // in the order of forward
 
  private:
@@ -49,7 +55,17 @@ class GpuModel {
 
   void forward_layer(std::int64_t piece, const Run& run);
   void backward_layer(std::int64_t piece, const Run& run);
+  // Its saved tensors go to host memory; of a checkpointed layer only its input does.
+  bool offloads(std::int64_t piece) const {
+    return hooks_.active() && !(checkpointing_ && is_layer(piece));
+  }
+  void launch_with_hooks(Pass pass, std::int64_t piece);
+  void checkpoint(std::int64_t piece);
   bool is_layer(std::int64_t piece) const { return piece > 0 && piece < head(); }
+  const model::Piece& layer(std::int64_t piece) const {
+    return piece == 1 ? pieces_.first_layer : pieces_.layer;
+  }
+  std::optional<runtime::Buffer> hold_casts(Bytes bytes);
   runtime::Buffer hold(Bytes bytes, std::string_view tag);
   void brief(Bytes bytes,
              std::string_view tag);  // allocated and freed around what is launched next
@@ -57,17 +73,20 @@ class GpuModel {
 
   runtime::Recorder& gpu_;
   model::Pieces pieces_;
+  ActivationHooks hooks_;
   bool checkpointing_;
-  bool autocast_;
   std::int64_t tied_bytes_;  // of a tied matrix's gradient, 0 where the head has its own
   std::vector<Held> layers_;
   Held head_;
-  std::vector<model::Tensor> layer_tensors_, head_tensors_,
-      embedding_tensors_;  // in backward order
+  struct Tensors {  // in backward order
+    std::vector<model::Tensor> all, trained;
+  };
+  static Tensors backward_order(std::vector<model::Tensor> tensors);
+  Tensors embedding_tensors_, layer_tensors_, head_tensors_;
   struct Works {
     runtime::WorkId forward, recompute, backward;
   };
-  Works embedding_, layer_, head_works_;
+  Works embedding_, first_layer_, layer_, head_works_;
 };
 
 }  // namespace offsim::plans

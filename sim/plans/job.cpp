@@ -101,6 +101,12 @@ std::string_view to_string(Checkpointing checkpointing) {
   return checkpointing == Checkpointing::kNone ? "none" : "full";
 }
 
+std::string_view to_string(ActivationOffload offload) {
+  static constexpr std::array<std::string_view, 4> kNames{"none", "save_on_cpu",
+                                                          "save_on_cpu_pinned", "streamed"};
+  return kNames[static_cast<std::size_t>(offload)];
+}
+
 Options::Options(const std::vector<OptionSpec>& specs, std::string_view plan) : plan_(plan) {
   for (const OptionSpec& spec : specs) {
     values_[std::string(spec.name)] = {&spec, std::string(spec.fallback), false, {}};

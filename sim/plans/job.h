@@ -16,12 +16,18 @@ namespace offsim::plans {
 
 // bf16-mixed: fp32 parameters under autocast, or a 16-bit model with fp32 masters where the system
 // keeps those. bf16: parameters, gradients and Adam states all 16-bit. fp16-mixed as bf16-mixed
-// with fp16.
+// with fp16. With adapters: fp32 ones over a 16-bit model (PEFT's autocast_adapter_dtype), or
+// 16-bit ones; DeepSpeed makes them 16-bit in both.
 enum class Precision : std::uint8_t { kBf16Mixed, kBf16, kFp16Mixed, kFp32 };
 enum class Checkpointing : std::uint8_t { kNone, kFull };
 
 std::string_view to_string(Precision precision);
+// Saved tensors in host memory, by hooks on them: torch.autograd.graph.save_on_cpu without and with
+// pin_memory; or on a stream of their own (torchtune's OffloadActivations).
+enum class ActivationOffload : std::uint8_t { kNone, kSaveOnCpu, kSaveOnCpuPinned, kStreamed };
+
 std::string_view to_string(Checkpointing checkpointing);
+std::string_view to_string(ActivationOffload offload);
 
 struct Workload {
   std::int64_t micro_batch = 1;   // sequences a GPU
@@ -29,6 +35,7 @@ struct Workload {
   std::int64_t accumulation = 1;  // micro-batches a step
   Checkpointing checkpointing = Checkpointing::kNone;
   Precision precision = Precision::kBf16Mixed;
+  ActivationOffload activation_offload = ActivationOffload::kNone;
   bool phase_sync = false;  // the training loop synchronises between forward, backward and step
   // A data loader beside the loop, all the time: so many cores busy, so much of DRAM's bandwidth.
   std::int64_t loader_workers = 0;

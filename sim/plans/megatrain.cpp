@@ -417,6 +417,8 @@ class Megatrain {
 }  // namespace
 
 std::vector<std::string> check_megatrain(const Job& job) {
+  refuse_adapters(job, "it has a gradient for every weight of a layer");
+  refuse_activation_offload(job, "it keeps its checkpoints on the GPU");
   std::vector<std::string> warnings;
   require_precision(job, {Precision::kBf16Mixed, Precision::kBf16, Precision::kFp16Mixed},
                     "bf16-mixed or bf16: it keeps 16-bit weights");

@@ -42,6 +42,7 @@ std::vector<OptionSpec> memascend_options() {
 }
 
 std::vector<std::string> check_memascend(const Job& job) {
+  refuse_adapters(job, "frozen parameters on a drive are not modelled");
   const Options& options = job.options;
   std::vector<std::string> warnings = check_zero3_offload(job);
   const bool optimizer_nvme = options.text("offload_optimizer") == "nvme";

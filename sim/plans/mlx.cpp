@@ -228,6 +228,8 @@ std::vector<OptionSpec> mlx_options() {
 }
 
 std::vector<std::string> check_mlx(const Job& job) {
+  refuse_adapters(job, "adapters of mlx-lm are not modelled");
+  refuse_activation_offload(job, "CPU and GPU have one memory");
   if (!job.machine.accelerator.unified) {
     throw InputError({},
                      fmt::format("mlx needs unified memory, and the GPU of {} has a memory of its "

@@ -386,6 +386,8 @@ std::vector<OptionSpec> ratel_options() {
 }
 
 std::vector<std::string> check_ratel(const Job& job) {
+  refuse_adapters(job, "its Adam updates every parameter");
+  refuse_activation_offload(job, "it has activations and a planner of its own");
   const Options& options = job.options;
   require_precision(job, {Precision::kBf16Mixed, Precision::kFp16Mixed},
                     "bf16-mixed or fp16-mixed: fp32 masters, 16-bit parameters");

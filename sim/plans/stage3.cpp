@@ -41,7 +41,7 @@ std::vector<SubGroup> make_sub_groups(const Job& job) {
   const std::int64_t size = job.options.count("sub_group_size");
   std::vector<SubGroup> groups;
   SubGroup open;
-  for (const Tensor& tensor : model::all_tensors(job.shape)) {
+  for (const Tensor& tensor : model::trained(model::all_tensors(job.shape))) {
     open.elements += tensor.numel();
     open.tensors += 1;
     if (open.elements >= size) {
@@ -78,10 +78,7 @@ Stage3::Stage3(const Job& job, Recorder& gpu, Tier optimizer)
       gather_(overlap_ ? gpu.stream("gather") : kCompute),
       reduction_(overlap_ ? gpu.stream("reduction") : kCompute) {
   number_parameters();
-  for (std::size_t group = 0; group < sub_groups_.size(); ++group) {
-    sub_group_of_.insert(sub_group_of_.end(), static_cast<std::size_t>(sub_groups_[group].tensors),
-                         group);
-  }
+  number_sub_groups();
   choose_tiers();
   choose_homes();
   place();
@@ -99,7 +96,8 @@ void Stage3::number_parameters() {
           module.tied ? std::vector<std::int32_t>{0} : tensors_of(module, tensors, next));
     }
     for (const Tensor& tensor : tensors) {
-      elements_.push_back(tensor.numel());
+      elements_.push_back((numbers(tensor, {2, 2}).value + 1) / 2);
+      trained_.push_back(tensor.trained);
     }
     next = static_cast<std::int32_t>(elements_.size());
   };
@@ -109,6 +107,23 @@ void Stage3::number_parameters() {
     number(piece, layer);
   }
   number(model_.head(), model::tail_tensors(job_.shape));
+}
+
+void Stage3::number_sub_groups() {
+  std::size_t group = 0;
+  std::int64_t in_group = 0;
+  sub_group_of_.assign(elements_.size(), 0);
+  for (std::size_t i = 0; i < elements_.size(); ++i) {
+    if (!trained_[i]) {
+      continue;
+    }
+    if (in_group == sub_groups_[group].tensors) {
+      ++group;
+      in_group = 0;
+    }
+    sub_group_of_[i] = group;
+    ++in_group;
+  }
 }
 
 // Which sub-groups keep their optimizer on the GPU, and which are too small for the drive.
@@ -133,6 +148,11 @@ bool Stage3::worth_a_request(std::size_t parameter) const {
 // none fits behind one that does not.
 void Stage3::choose_homes() {
   homes_.assign(elements_.size(), parameters_ == Tier::kGpu ? Space::kGpu : Space::kPinned);
+  for (std::size_t i = 0; i < elements_.size(); ++i) {
+    if (parameters_ == Tier::kCpu && !trained_[i] && !pinned_) {
+      homes_[i] = Space::kPageable;
+    }
+  }
   if (parameters_ != Tier::kNvme) {
     return;
   }
@@ -152,7 +172,7 @@ void Stage3::choose_homes() {
 }
 
 void Stage3::place() {
-  const std::int64_t n = model::parameters(job_.shape);
+  const std::int64_t n = model::trained_parameters(job_.shape);
   gpu_.allocate(Space::kGpu, job_.machine.framework.gpu_workspace.value,
                 "workspace of matrix products");
   if (job_.options.flag("contiguous_gradients")) {
@@ -160,7 +180,9 @@ void Stage3::place() {
                   "gradient bucket");
   }
   if (parameters_ == Tier::kGpu) {
-    gpu_.allocate(Space::kGpu, Bytes(2 * n), "parameters");
+    place_on_gpu(job_, gpu_, 2);
+  } else if (const Bytes bytes = constants(model::all_tensors(job_.shape)); bytes.value > 0) {
+    gpu_.allocate(Space::kGpu, bytes, "constants of quantisation");
   }
   if (!offloaded()) {
     gpu_.allocate(Space::kGpu, Bytes(2 * n), "16-bit gradients");
@@ -191,7 +213,7 @@ void Stage3::place_host() {
     }
   }
   if (offloaded()) {
-    allocate(host, Bytes(2 * model::parameters(job_.shape)), "16-bit gradients");
+    allocate(host, Bytes(2 * model::trained_parameters(job_.shape)), "16-bit gradients");
   }
   if (parameters_ != Tier::kGpu) {
     place_parameters_on_host();
@@ -207,7 +229,7 @@ void Stage3::place_parameters_on_host() {
           : gpu_.allocate(Space::kPinned, bytes, tag);
   };
   const bool drive = parameters_ == Tier::kNvme;
-  const std::int64_t all = model::parameters(job_.shape);
+  const std::int64_t all = model::trained_parameters(job_.shape);
   const std::int64_t piece = drive ? std::min(all, job_.options.count("max_in_cpu")) : all;
   if (piece > 0) {
     pin(Bytes(2 * piece), "parameters");
@@ -217,7 +239,7 @@ void Stage3::place_parameters_on_host() {
     if (drive && worth_a_request(i)) {
       continue;
     }
-    if (sub_groups_[sub_group_of_[i]].in_piece) {
+    if (trained_[i] && sub_groups_[sub_group_of_[i]].in_piece) {
       if (pinned_ && !exact) {
         pin(bytes, "cached blocks of initialisation");
       }
@@ -323,7 +345,11 @@ bool Stage3::saves_weights(GpuModel::Pass pass, std::int64_t piece, const Module
   return views_ && records && piece > 0 && module.linear();
 }
 
+// What is below the first adapter has no backward, and no hook before one.
 void Stage3::backward_module(const Module& module, const std::vector<std::int32_t>& ids) {
+  if (job_.shape.adapters.any() && module.backward.kernels.empty()) {
+    return;
+  }
   window_->enter(ids, module.borders);
   gpu_.launch(module.backward);
   window_->leave(ids);
@@ -332,6 +358,9 @@ void Stage3::backward_module(const Module& module, const std::vector<std::int32_
 void Stage3::add_gradients(const std::vector<std::int32_t>& ids) {
   for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
     const auto parameter = static_cast<std::size_t>(*id);
+    if (!trained_[parameter]) {
+      continue;
+    }
     gradients_->add(parameter,
                     gpu_.allocate(Space::kGpu, Bytes(2 * elements_[parameter]), "gradients"));
   }

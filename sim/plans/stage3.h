@@ -13,6 +13,9 @@
 //                             appears in the step; or NVMe
 //   16-bit gradients      2n  where the optimizer is (of NVMe: the CPU)
 //   Adam's m and v        8n  from the first step on, where the master is (pageable)
+// Frozen parameters (adapters) have none but the first row, 2 bytes each where parameters are: on
+// the CPU a block each, pinned with pin_memory. They are in no sub-group. Of 4-bit ones (QLoRA)
+// DeepSpeed sees their storage, four in a 16-bit element; their constants stay on the GPU.
 // GPU beside: the bucket of reduce_bucket_size 16-bit elements, and gathered parameters
 // (gather_window.h). A sub-group closes when it has sub_group_size elements or more. With ratio < 1
 // (Twin-Flow) some sub-groups keep their optimizer on the GPU: the last ones before 0.18, since
@@ -69,6 +72,7 @@ class Stage3 {
 
  private:
   void number_parameters();
+  void number_sub_groups();
   void choose_tiers();
   void choose_homes();
   bool worth_a_request(std::size_t parameter) const;
@@ -87,12 +91,14 @@ class Stage3 {
   GpuModel model_;
   Tier parameters_, optimizer_;
   bool pinned_, overlap_;
-  bool views_;                          // Linears save views of gathered weights
-  std::vector<std::int64_t> elements_;  // of every parameter, in the order of registration
+  bool views_;  // Linears save views of gathered weights
+  // Of every parameter, in the order of registration. Elements of 16 bits.
+  std::vector<std::int64_t> elements_;
+  std::vector<bool> trained_;
   std::vector<std::vector<std::vector<std::int32_t>>> ids_;  // by piece, module: its parameters
   std::vector<SubGroup> sub_groups_;
-  std::vector<std::size_t> sub_group_of_;
-  std::vector<runtime::Space> homes_;  // of every parameter
+  std::vector<std::size_t> sub_group_of_;  // 0 of those that are frozen
+  std::vector<runtime::Space> homes_;      // of every parameter
   runtime::Lane gather_, reduction_;
   std::optional<ParameterSwapper> swap_parameters_;
   std::optional<OptimizerSwapper> swap_optimizer_;

@@ -16,6 +16,7 @@ using runtime::Space;
 
 std::vector<std::string> check_stage3(const Job& job) {
   const Options& options = job.options;
+  refuse_activation_offload(job, "hooks on saved tensors would copy gathered parameters too");
   require_precision(job, {Precision::kBf16Mixed, Precision::kFp16Mixed},
                     "bf16-mixed or fp16-mixed: fp32 masters, 16-bit parameters");
   std::vector<std::string> warnings;

@@ -311,6 +311,7 @@ std::vector<OptionSpec> superoffload_options() {
 }
 
 std::vector<std::string> check_superoffload(const Job& job) {
+  refuse_adapters(job, "its Adam beside the backward is for every parameter");
   std::vector<std::string> warnings = check_stage3(job);
   const double share = job.options.number("cpuadam_cores_perc");
   if (!(share > 0 && share <= 1)) {

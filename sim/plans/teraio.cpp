@@ -340,6 +340,8 @@ std::vector<std::string> check_teraio(const Job& job) {
                      "expected a machine with a link");
   }
   require_drive(job);
+  refuse_adapters(job, "its lifetimes are of trained tensors");
+  refuse_activation_offload(job, "it migrates activations itself");
   require_precision(job, {Precision::kFp32, Precision::kBf16Mixed, Precision::kBf16},
                     "fp32, bf16-mixed or bf16");
   if (job.options.text("path") == "gpudirect" && !job.machine.accelerator.gpudirect) {

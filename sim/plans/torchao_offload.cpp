@@ -9,7 +9,8 @@
 // Adam of the small tensors on the GPU; then, in the order in which gradients arrived, the host
 // waits for a tensor's copy, runs fused Adam (14 or 28 B a parameter) and queues the H2D of the
 // parameter on the same side stream, beside the next tensor's Adam. At the end the host waits for
-// the stream. Bytes a parameter: D2H b k, H2D b. Left out: other base optimizers.
+// the stream. Bytes a parameter: D2H b k, H2D b. With adapters all of this is of theirs,
+// and frozen parameters are 2 bytes on the GPU (4 in fp32). Left out: other base optimizers.
 #include "sim/plans/checks.h"
 #include "sim/plans/common.h"
 #include "sim/plans/gpu_model.h"
@@ -40,10 +41,10 @@ class Torchao {
         minimal_(job.options.count("minimal_size")),
         drops_gradients_(job.options.flag("offload_gradients")),
         side_(gpu.stream("side")) {
-    gpu_.allocate(Space::kGpu, Bytes(width_ * model::parameters(job.shape)), "parameters");
+    place_on_gpu(job, gpu, width_);
     gpu_.allocate(Space::kGpu, job.machine.framework.gpu_workspace.value,
                   "workspace of matrix products");
-    for (const Tensor& tensor : model::all_tensors(job.shape)) {
+    for (const Tensor& tensor : model::trained(model::all_tensors(job.shape))) {
       const std::int64_t n = tensor.numel();
       if (is_small(n)) {
         small_elements_ += n;
@@ -60,7 +61,7 @@ class Torchao {
       const GpuModel::Run run = [&](GpuModel::Pass pass, std::int64_t piece) {
         model_.launch(pass, piece);
         if (pass == GpuModel::Pass::kGradients) {
-          for (const Tensor& tensor : model_.tensors(piece)) {
+          for (const Tensor& tensor : model_.trained(piece)) {
             take(tensor.numel(), micro);
           }
         }
@@ -111,7 +112,7 @@ class Torchao {
 
   void optimizer_step(bool first) {
     if (first) {
-      const std::int64_t large = model::parameters(job_.shape) - small_elements_;
+      const std::int64_t large = model::trained_parameters(job_.shape) - small_elements_;
       gpu_.allocate(Space::kPageable, Bytes(2 * width_ * large), "Adam states");
       gpu_.allocate(Space::kGpu, Bytes(2 * width_ * small_elements_), "Adam states");
     }

@@ -386,6 +386,8 @@ std::vector<std::string> check_zenflow(const Job& job) {
   require_precision(
       job, {Precision::kBf16Mixed, Precision::kFp16Mixed},
       "bf16-mixed or fp16-mixed: fp32 masters on the CPU, 16-bit parameters on the GPU");
+  refuse_adapters(job, "its columns are of trained matrices");
+  refuse_activation_offload(job, "hooks on saved tensors beside its columns are not modelled");
   check_intervals(job);
   std::vector<std::string> warnings;
   const Options& options = job.options;

@@ -121,19 +121,19 @@ void Zero2Gradients::send(std::int64_t n) {
 }
 
 void place_zero2(const Job& job, Recorder& gpu, Space master, Space host, bool staging) {
-  const std::int64_t n = model::parameters(job.shape);
-  gpu.allocate(Space::kGpu, Bytes(2 * n), "parameters");
+  const std::int64_t n = model::trained_parameters(job.shape);
+  place_on_gpu(job, gpu, 2);
   gpu.allocate(Space::kGpu, job.machine.framework.gpu_workspace.value,
                "workspace of matrix products");
   gpu.allocate(master, Bytes(4 * n), "fp32 master");
   if (staging) {
     gpu.allocate(host, Bytes(2 * n), "16-bit staging copy");
   }
-  const Bytes largest(2 * model::largest_tensor(job.shape).numel());
+  const Bytes largest(2 * model::largest_trained_tensor(job.shape).numel());
   gpu.allocate(host, largest, "16-bit gradient buffer");
   gpu.allocate(Space::kGpu, largest, "16-bit gradient buffer");
   if (job.workload.accumulation > 1) {
-    for (const Tensor& tensor : model::all_tensors(job.shape)) {
+    for (const Tensor& tensor : model::trained(model::all_tensors(job.shape))) {
       gpu.allocate(host, Bytes(2 * tensor.numel()), "accumulated gradients");
     }
   }
@@ -141,12 +141,12 @@ void place_zero2(const Job& job, Recorder& gpu, Space master, Space host, bool s
 
 void begin_zero2_step(const Job& job, Recorder& gpu) {
   gpu.read_result();  // the overflow flag
-  gpu.host_busy(runtime::HostTask::kStepTensor, std::ssize(model::all_tensors(job.shape)),
-                "step's Python, a parameter");
+  const std::vector<Tensor> trained = model::trained(model::all_tensors(job.shape));
+  gpu.host_busy(runtime::HostTask::kStepTensor, std::ssize(trained), "step's Python, a parameter");
 }
 
 void update_zero2(const Job& job, Recorder& gpu, Space host) {
-  const std::int64_t n = model::parameters(job.shape);
+  const std::int64_t n = model::trained_parameters(job.shape);
   begin_zero2_step(job, gpu);
   gpu.cpu("mul_f32", n, "unscale and clip");
   gpu.cpu("adam_deepspeed_f32", n, "Adam");

@@ -59,8 +59,8 @@ class Zero2Gradients {
   std::int64_t in_bucket_elements_ = 0;
 };
 
-// What stage 2 keeps beside its fp32 gradients from the start of training on: 16-bit parameters on
-// the GPU; the fp32 master, the staging copy and the buffers of accumulation.
+// What stage 2 keeps beside its fp32 gradients from the start of training on: all parameters on the
+// GPU; of those that are trained the fp32 master, the staging copy, the buffers of accumulation.
 void place_zero2(const Job& job, runtime::Recorder& gpu, runtime::Space master, runtime::Space host,
                  bool staging);
 

@@ -13,6 +13,8 @@
 //   before 0.17   blocking H2D of 4 B a parameter, then a GPU cast, 4N transient bytes on the GPU
 //   since         CPU cast to the staging copy (6 B), H2D of 2 B a parameter, not blocking
 // H2D bytes a parameter: 2(k-1) + 4 or + 2. D2H: 4 for k = 1, else 2k + 4.
+// Frozen parameters (adapters) are 2 bytes on the GPU and nothing else; N and all buffers are of
+// the trained ones then.
 //
 // variant = paper: the delayed parameter update of arXiv 2101.06840, which the code does not have.
 // Gradients leave in 16 bits on a stream of their own, beside the backward, and nobody waits for
@@ -56,7 +58,7 @@ class Zero2 {
       : job_(job),
         gpu_(gpu),
         model_(job, gpu, numerics_of(job.workload.precision, true)),
-        parameters_(model::parameters(job.shape)),
+        parameters_(model::trained_parameters(job.shape)),
         version_(job.options.version("deepspeed_version")),
         delayed_(job.options.text("variant") == "paper"),
         overlap_(delayed_ || job.options.flag("overlap_comm")),
@@ -86,7 +88,7 @@ class Zero2 {
     const auto run = [this](GpuModel::Pass pass, std::int64_t piece) {
       model_.launch(pass, piece);
       if (pass == GpuModel::Pass::kGradients) {
-        for (const Tensor& tensor : model_.tensors(piece)) {
+        for (const Tensor& tensor : model_.trained(piece)) {
           gradients_.reduce(tensor);
         }
       }
@@ -124,7 +126,7 @@ class Zero2 {
 
  private:
   void place_as_the_paper() {
-    gpu_.allocate(Space::kGpu, Bytes(2 * parameters_), "parameters");
+    place_on_gpu(job_, gpu_, 2);
     gpu_.allocate(Space::kGpu, job_.machine.framework.gpu_workspace.value,
                   "workspace of matrix products");
     gpu_.allocate(Space::kPageable, Bytes(4 * parameters_), "fp32 master");
@@ -134,7 +136,7 @@ class Zero2 {
     gpu_.allocate(Space::kPinned, Bytes(2 * parameters_), "16-bit parameters");
     gradients_.allocate_buckets();
     if (job_.workload.accumulation > 1) {
-      gpu_.allocate(Space::kGpu, Bytes(2 * model::largest_tensor(job_.shape).numel()),
+      gpu_.allocate(Space::kGpu, Bytes(2 * model::largest_trained_tensor(job_.shape).numel()),
                     "16-bit gradient buffer");
     }
   }
@@ -182,7 +184,7 @@ class Zero2 {
   const Job& job_;
   Recorder& gpu_;
   GpuModel model_;
-  std::int64_t parameters_;
+  std::int64_t parameters_;  // that are trained
   std::int64_t version_;
   bool delayed_, overlap_;
   Space host_;

@@ -75,7 +75,7 @@ class Zero3 {
     if (job_.workload.precision != Precision::kFp16Mixed) {
       return;
     }
-    const std::int64_t n = model::parameters(job_.shape);
+    const std::int64_t n = model::trained_parameters(job_.shape);
     if (components_.fused_check && stage_.offloaded()) {
       gpu_.cpu("zero_bf16", n, "check for infinities");
     } else if (stage_.offloaded()) {
@@ -236,9 +236,11 @@ void check_buffers(const Job& job) {
 
 std::vector<std::string> check_zero3_offload(const Job& job) {
   const Options& options = job.options;
+  refuse_int8(job);
   std::vector<std::string> warnings = check_stage3(job);
   for (const std::string_view name : {"offload_optimizer", "offload_param"}) {
     if (options.text(name) == "nvme") {
+      refuse_adapters(job, "frozen parameters beside a drive are not modelled");
       require_drive(job, name);
     }
   }

@@ -48,6 +48,12 @@ Facts settings_of(const plans::Job& job) {
   if (work.precision != usual.precision) {
     facts.emplace_back(plans::to_string(work.precision));
   }
+  if (work.activation_offload != plans::ActivationOffload::kNone) {
+    facts.push_back(fmt::format("activations {}", plans::to_string(work.activation_offload)));
+  }
+  if (job.shape.adapters.any()) {
+    facts.push_back(adapters_text(job.shape.adapters));
+  }
   if (work.phase_sync) {
     facts.emplace_back("phases synchronised");
   }
@@ -292,10 +298,13 @@ std::string table_text(const Rows& rows, const Identity& identity, const Lines& 
   return beside ? side_by_side(left, right, style) : stacked(identity, right, width, style);
 }
 
-std::string legend(const Lines& sources, const TextStyle& style) {
-  std::string text =
-      "TFLOPS: 6ND, of each GPU. GPU, host: GiB at the peak and what is fixed. "
-      "$/Mtoken: dollars for a million tokens.";
+std::string legend(const Rows& rows, const Lines& sources, const TextStyle& style) {
+  const bool adapters = std::ranges::any_of(
+      rows, [](const ComparisonRow& row) { return row.job->shape.adapters.any(); });
+  std::string text = fmt::format(
+      "TFLOPS: 6ND{}, of each GPU. GPU, host: GiB at the peak and what is fixed. "
+      "$/Mtoken: dollars for a million tokens.",
+      adapters ? " (LoRA of n parameters: 4ND + 2nD)" : "");
   if (sources.empty()) {
     return paragraph("  ", text, style);
   }
@@ -344,8 +353,8 @@ std::string comparison_text(std::string_view title, const Rows& rows, const Text
   if (!common.empty()) {
     out += paragraph("", join(common, ", "), style);
   }
-  return out + "\n" + table_text(rows, identity, sources, style) + "\n" + legend(sources, style) +
-         warnings_text(warnings_of(rows), style);
+  return out + "\n" + table_text(rows, identity, sources, style) + "\n" +
+         legend(rows, sources, style) + warnings_text(warnings_of(rows), style);
 }
 
 std::string budget_text(const plans::Job& job, const study::Prediction& prediction, double tokens,

@@ -62,8 +62,9 @@ std::string gib_text(Bytes bytes) { return gib_number(bytes) + " GiB"; }
 std::string percent(double share) { return fmt::format("{:.0f} %", 100 * share); }
 
 std::string parameters_text(double count) {
-  return count >= 999.5e6 ? fmt::format("{:.2f} B", count / 1e9)
-                          : fmt::format("{:.0f} M", count / 1e6);
+  return count >= 999.5e6   ? fmt::format("{:.2f} B", count / 1e9)
+         : count >= 99.95e6 ? fmt::format("{:.0f} M", count / 1e6)
+                            : fmt::format("{:.1f} M", count / 1e6);
 }
 
 std::string time_text(Seconds time, Seconds whole) {
@@ -168,6 +169,14 @@ std::string loader_text(const plans::Workload& work) {
     parts.push_back(show(work.loader_bandwidth));
   }
   return parts.empty() ? "" : "loader " + join(parts, ", ");
+}
+
+std::string adapters_text(const model::Adapters& adapters) {
+  const std::string text =
+      fmt::format("LoRA {} on {}", adapters.rank, model::to_string(adapters.targets));
+  return adapters.base == model::Base::k16Bit
+             ? text
+             : fmt::format("{} over {}", text, model::to_string(adapters.base));
 }
 
 std::string_view pool_title(std::string_view pool) {

@@ -54,6 +54,9 @@ std::string join(const std::vector<std::string>& parts, std::string_view between
 // "loader 4 cores, 2.0 GB/s"; empty where the work has none.
 std::string loader_text(const plans::Workload& work);
 
+// "LoRA 16 on attention", "LoRA 16 on attention over nf4". Requires: there are adapters.
+std::string adapters_text(const model::Adapters& adapters);
+
 // For people: "GPU", "host", "pinned", "NVMe", "unified".
 std::string_view pool_title(std::string_view pool);
 

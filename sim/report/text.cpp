@@ -33,6 +33,10 @@ std::string head_text(const plans::Job& job, const TextStyle& style) {
     parameters += fmt::format(
         ", {} active", parameters_text(static_cast<double>(model::active_parameters(job.shape))));
   }
+  if (job.shape.adapters.any()) {
+    parameters += fmt::format(
+        ", {} trained", parameters_text(static_cast<double>(model::trained_parameters(job.shape))));
+  }
   const std::string model = fmt::format("{}, {}, {}", job.shape.name, parameters,
                                         plans::to_string(job.workload.precision));
   const auto width = page_width(style);
@@ -69,6 +73,12 @@ std::string job_text(const plans::Job& job, const TextStyle& style) {
   if (work.checkpointing != plans::Checkpointing::kNone) {
     batch.push_back(fmt::format("checkpointing {}", plans::to_string(work.checkpointing)));
   }
+  if (work.activation_offload != plans::ActivationOffload::kNone) {
+    batch.push_back(fmt::format("activations {}", plans::to_string(work.activation_offload)));
+  }
+  if (job.shape.adapters.any()) {
+    batch.push_back(adapters_text(job.shape.adapters));
+  }
   if (work.phase_sync) {
     batch.emplace_back("phases synchronised");
   }
@@ -79,7 +89,7 @@ std::string job_text(const plans::Job& job, const TextStyle& style) {
          labelled("batch", join(batch, ", "), style);
 }
 
-std::string rates_text(const Prediction& p, const TextStyle& style) {
+std::string rates_text(const plans::Job& job, const Prediction& p, const TextStyle& style) {
   const std::string high = time_text(p.step_high, p.step);
   std::string low = time_text(p.step_low, p.step);
   low.resize(low.find(' '));  // one unit is enough
@@ -88,11 +98,13 @@ std::string rates_text(const Prediction& p, const TextStyle& style) {
                fmt::format("{} {}, {} tokens/s", tie(show(p.step)),
                            tie(fmt::format("({} to {})", low, high)), three_digits(p.tokens_per_s)),
                style);
-  out +=
-      labelled("TFLOPS",
-               fmt::format("{} as 6ND, {} of the model, {} executed", three_digits(p.tflops_six_nd),
-                           three_digits(p.tflops_model), three_digits(p.tflops_hardware)),
-               style);
+  // n of the N parameters are trained.
+  const std::string_view convention = job.shape.adapters.any() ? "4ND + 2nD" : "6ND";
+  out += labelled(
+      "TFLOPS",
+      fmt::format("{} as {}, {} of the model, {} executed", three_digits(p.tflops_six_nd),
+                  convention, three_digits(p.tflops_model), three_digits(p.tflops_hardware)),
+      style);
   if (!p.cost) {
     return out + labelled("cost", "no price in the catalog: give --price", style);
   }
@@ -308,7 +320,7 @@ std::string prediction_text(const plans::Job& job, const study::Prediction& pred
   const std::string asked = head_text(job, style) + job_text(job, style);
   std::string out;
   if (prediction.feasible()) {
-    out = asked + rates_text(prediction, style) + path_text(prediction, style) +
+    out = asked + rates_text(job, prediction, style) + path_text(prediction, style) +
           memory_text(prediction, style) + support_text(job, prediction, style);
   } else {
     out = misfit_text(prediction, style) + asked + memory_text(prediction, style) + "\n";

@@ -19,6 +19,7 @@ constexpr std::int64_t kMostBatch = 1'000'000;
 constexpr std::int64_t kMostSequence = 50'000'000;
 constexpr std::int64_t kMostTokens = 1'000'000'000'000;  // a step
 constexpr std::int64_t kMostAccumulation = 4096;
+constexpr std::int64_t kMostRank = 65'536;
 constexpr double kMostCases = 10'000;
 
 bool is_largest(const GivenWorkload& w) {
@@ -58,9 +59,11 @@ BytesPerSecond bandwidth(const Given& g, std::string_view name) {
 
 template <class Enum>
 Enum choice(const Given& g, std::string_view name, const std::vector<Enum>& values) {
+  using model::to_string;
+  using plans::to_string;
   std::vector<std::string> names;
   for (const Enum value : values) {
-    names.emplace_back(plans::to_string(value));
+    names.emplace_back(to_string(value));
     if (names.back() == g.text) {
       return value;
     }
@@ -70,6 +73,7 @@ Enum choice(const Given& g, std::string_view name, const std::vector<Enum>& valu
 
 // Applies what was given and notes every effective value with its origin.
 plans::Workload effective(const GivenWorkload& w, Origins& origins) {
+  using plans::ActivationOffload;
   using plans::Checkpointing;
   using plans::Precision;
   plans::Workload out;
@@ -90,6 +94,12 @@ plans::Workload effective(const GivenWorkload& w, Origins& origins) {
   if (w.checkpointing) {
     out.checkpointing = choice<Checkpointing>(*w.checkpointing, "checkpointing",
                                               {Checkpointing::kNone, Checkpointing::kFull});
+  }
+  if (w.activation_offload) {
+    out.activation_offload = choice<ActivationOffload>(
+        *w.activation_offload, "activation_offload",
+        {ActivationOffload::kNone, ActivationOffload::kSaveOnCpu,
+         ActivationOffload::kSaveOnCpuPinned, ActivationOffload::kStreamed});
   }
   if (w.precision) {
     out.precision = choice<Precision>(
@@ -121,10 +131,48 @@ plans::Workload effective(const GivenWorkload& w, Origins& origins) {
   note("sequence", w.sequence, std::to_string(out.sequence));
   note("accumulation", w.accumulation, std::to_string(out.accumulation));
   note("checkpointing", w.checkpointing, std::string(plans::to_string(out.checkpointing)));
+  note("activation_offload", w.activation_offload,
+       std::string(plans::to_string(out.activation_offload)));
   note("precision", w.precision, std::string(plans::to_string(out.precision)));
   note("phase_sync", w.phase_sync, out.phase_sync ? "true" : "false");
   note("loader_workers", w.loader_workers, std::to_string(out.loader_workers));
   note("loader_bandwidth", w.loader_bandwidth, show(out.loader_bandwidth));
+  return out;
+}
+
+// The adapters that the work puts on the model.
+model::Adapters adapters(const GivenWorkload& w, Origins& origins) {
+  using model::AdapterTargets;
+  using model::Base;
+  model::Adapters out;
+  if (w.lora_rank) {
+    out.rank = whole(*w.lora_rank, "lora_rank", 0, kMostRank);
+  }
+  const auto need_rank = [&](const Given& g, const char* name) {
+    if (!out.any()) {
+      throw InputError(g.place, fmt::format("{} has no effect", name),
+                       "expected a lora_rank beside it");
+    }
+  };
+  if (w.lora_targets) {
+    out.targets = choice<AdapterTargets>(
+        *w.lora_targets, "lora_targets",
+        {AdapterTargets::kQueryValue, AdapterTargets::kAttention, AdapterTargets::kAllLinear});
+    need_rank(*w.lora_targets, "lora_targets");
+  }
+  if (w.base) {
+    out.base =
+        choice<Base>(*w.base, "base", {Base::k16Bit, Base::kInt8, Base::kNf4, Base::kNf4Double});
+    need_rank(*w.base, "base");
+  }
+  const auto note = [&](const char* name, const std::optional<Given>& g, std::string value) {
+    origins.push_back({name, std::move(value), g ? g->place : Place{}});
+  };
+  note("workload.lora_rank", w.lora_rank, std::to_string(out.rank));
+  if (out.any()) {
+    note("workload.lora_targets", w.lora_targets, std::string(model::to_string(out.targets)));
+    note("workload.base", w.base, std::string(model::to_string(out.base)));
+  }
   return out;
 }
 
@@ -222,7 +270,8 @@ double check_size(const model::Shape& shape, const plans::Workload& w, const Giv
   refuse_above(positions, kMostPositions, "positions",
                place(given.sequence ? given.sequence : given.accumulation));
   const double a_token =
-      d(shape.layers) * (64 * d(shape.hidden + shape.query_width()) + 32 * d(shape.ffn)) +
+      d(shape.layers) *
+          (64 * d(shape.hidden + shape.query_width() + shape.adapters.rank) + 32 * d(shape.ffn)) +
       32 * d(shape.vocabulary);
   if (a_token * d(w.micro_batch) * d(w.sequence) > kMostBytes) {
     throw InputError(place(given.micro_batch ? given.micro_batch : given.sequence),
@@ -252,7 +301,12 @@ Made make_case(const Scenario& s, const GivenPlan& plan, const GivenWorkload& wo
   }
   const GivenWorkload merged = merge(work, plan.workload);
   c.job.workload = effective(merged, c.origins);
-  const double size = check_size(shape, c.job.workload, merged, model);
+  c.job.shape.adapters = adapters(merged, c.origins);
+  if (shape.experts && c.job.shape.adapters.any()) {
+    throw InputError(merged.lora_rank->place, "adapters on experts are not modelled",
+                     fmt::format("expected a dense model, not {}", shape.name));
+  }
+  const double size = check_size(c.job.shape, c.job.workload, merged, model);
   if (shape.positions > 0 && c.job.workload.sequence > shape.positions) {
     throw InputError(
         merged.sequence ? merged.sequence->place : model,

@@ -103,7 +103,11 @@ const std::vector<std::pair<std::string, WorkloadField>>& workload_fields() {
       {"precision", &GivenWorkload::precision},
       {"phase_sync", &GivenWorkload::phase_sync},
       {"loader_workers", &GivenWorkload::loader_workers},
-      {"loader_bandwidth", &GivenWorkload::loader_bandwidth}};
+      {"loader_bandwidth", &GivenWorkload::loader_bandwidth},
+      {"lora_rank", &GivenWorkload::lora_rank},
+      {"lora_targets", &GivenWorkload::lora_targets},
+      {"base", &GivenWorkload::base},
+      {"activation_offload", &GivenWorkload::activation_offload}};
   return kWorkloadFields;
 }
 

@@ -10,7 +10,7 @@
 //   plans: [{plan: megatrain, variant: paper, workload: {micro_batch: 8}}]   # or a list: a plan
 //                                            # may come twice, with work of its own
 //   workload: {micro_batch: 64, sequence: 1024}   # micro_batch: largest takes what fits, up to
-//                                                 # micro_batch_limit
+//                                                 # micro_batch_limit; lora_rank: adapters
 //   sweep: {micro_batch: [8, 16, 32]}        # any workload key with numbers
 //   published: [{model: qwen2.5-14b, plan: megatrain, tflops: 264, from: "https://..."}]
 //
@@ -37,7 +37,8 @@ struct Given {
 // The work as given; what is absent keeps its default.
 struct GivenWorkload {
   std::optional<Given> micro_batch, micro_batch_limit, sequence, accumulation, checkpointing,
-      precision, phase_sync, loader_workers, loader_bandwidth;
+      precision, phase_sync, loader_workers, loader_bandwidth, lora_rank, lora_targets, base,
+      activation_offload;
 };
 
 // The keys of a workload, and where each is kept.

@@ -157,8 +157,9 @@ TEST(Predict, ExplainListsEverySettingOptionAndFigure) {
   for (const plans::OptionSpec& spec : plans::find_plan("megatrain", {}).options) {
     EXPECT_THAT(text, HasSubstr("megatrain." + std::string(spec.name) + " "));
   }
-  for (const char* setting : {"micro_batch", "sequence", "accumulation", "checkpointing",
-                              "precision", "phase_sync", "loader_workers", "loader_bandwidth"}) {
+  for (const char* setting :
+       {"micro_batch", "sequence", "accumulation", "checkpointing", "precision", "phase_sync",
+        "loader_workers", "loader_bandwidth", "lora_rank", "activation_offload"}) {
     EXPECT_THAT(text, HasSubstr(std::string("workload.") + setting + " "));
   }
   EXPECT_THAT(text, testing::ContainsRegex("workload.sequence +512 +command line\n"));

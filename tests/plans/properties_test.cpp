@@ -24,6 +24,16 @@ model::Shape any_shape() {
   return s;
 }
 
+// Of plans that have adapters: now and then the model has some.
+model::Shape with_adapters(model::Shape s) {
+  if (coin() && coin()) {
+    s.adapters = {
+        *rc::gen::inRange(1, 65), static_cast<model::AdapterTargets>(*rc::gen::inRange(0, 3)),
+        *rc::gen::element(model::Base::k16Bit, model::Base::kNf4, model::Base::kNf4Double)};
+  }
+  return s;
+}
+
 Workload any_workload() {
   Workload w;
   w.micro_batch = *rc::gen::inRange(1, 5);
@@ -31,6 +41,11 @@ Workload any_workload() {
   w.accumulation = *rc::gen::inRange(1, 4);
   w.checkpointing = coin() ? Checkpointing::kFull : Checkpointing::kNone;
   w.phase_sync = coin();
+  return w;
+}
+
+Workload with_activation_offload(Workload w) {
+  w.activation_offload = static_cast<ActivationOffload>(*rc::gen::inRange(0, 4));
   return w;
 }
 
@@ -181,17 +196,18 @@ Job any_job() {
   const model::Shape shape = any_shape();
   switch (*rc::gen::inRange(0, 11)) {
     case 0:
-      return job("native", any_workload(), {{"gradient_clipping", flag()}}, shape, any_machine());
+      return job("native", with_activation_offload(any_workload()), {{"gradient_clipping", flag()}},
+                 with_adapters(shape), any_machine());
     case 1:
-      return any_zero2(shape);
+      return any_zero2(with_adapters(shape));
     case 2:
-      return any_zero3(shape);
+      return any_zero3(with_adapters(shape));
     case 3:
       return any_zero_infinity();
     case 4:
-      return any_fsdp2(shape);
+      return any_fsdp2(with_adapters(shape));
     case 5:
-      return any_torchao(shape);
+      return any_torchao(with_adapters(shape));
     case 6:
       return any_ratel(shape);
     case 7:

@@ -44,6 +44,17 @@ class LedgerFile : public testing::Test {
   const std::string kRow = "{id: r, model: gpt2, plan: native, workload: {micro_batch: 1}, step: ";
 };
 
+// Rows of systems that are not modelled stay, without an error.
+TEST_F(LedgerFile, KeepsRowsOfSystemsThatAreNotModelled) {
+  const std::string other =
+      "{id: o, model: gpt2, plan: {plan: teraio}, workload: {micro_batch: 1}, step: 1 s}";
+  const Ledger both = ledger(kRow + "1 s}, " + other);
+  ASSERT_EQ(both.rows.size(), 2U);
+  EXPECT_EQ(both.rows[1].missing, "no such plan yet");
+  EXPECT_THAT(ledger_text(both), HasSubstr("no such plan yet"));
+  EXPECT_EQ(ledger_error(both, LedgerWhat::kStep).count, 1U);
+}
+
 TEST_F(LedgerFile, MeasuredQuantitiesAreMoreThanZero) {
   EXPECT_EQ(refusal(kRow + "1 s}"), "(nothing was refused)");
   EXPECT_EQ(refusal(kRow + "0 s}"), "v.yaml:3:77: step is zero; expected more");

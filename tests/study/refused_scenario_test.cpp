@@ -45,6 +45,19 @@ TEST(Scenario, APublishedFigureStandsBesideACase) {
             "s.yaml:4:58: published.from is empty; expected an address");
 }
 
+TEST(Scenario, WhatIsOfAdaptersNeedsARank) {
+  EXPECT_EQ(refusal(kNative + "workload: {lora_rank: 8, lora_targets: attention}\n"), kAccepted);
+  EXPECT_EQ(refusal(kNative + "workload: {lora_targets: attention}\n"),
+            "s.yaml:4:26: lora_targets has no effect; expected a lora_rank beside it");
+  EXPECT_EQ(refusal(kNative + "workload: {lora_rank: 8, lora_targets: atention}\n"),
+            "s.yaml:4:40: lora_targets is 'atention'; did you mean 'attention'?");
+  EXPECT_EQ(refusal(kNative + "workload: {lora_rank: 8, base: nf4}\n"), kAccepted);
+  EXPECT_EQ(refusal(kNative + "workload: {base: nf4}\n"),
+            "s.yaml:4:18: base has no effect; expected a lora_rank beside it");
+  EXPECT_EQ(refusal(kNative + "workload: {lora_rank: -1}\n"),
+            "s.yaml:4:23: lora_rank is '-1'; expected a whole number from 0 to 65536");
+}
+
 TEST(Scenario, ASweepAndTheWorkDoNotSetTheSame) {
   EXPECT_EQ(
       refusal(kNative + "workload: {micro_batch: 4}\nsweep: {micro_batch: [1, 2]}\n"),
