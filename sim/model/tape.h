@@ -124,8 +124,8 @@ class Tape {
   void dequantise(std::vector<Kernel>& list, std::int64_t elements) const;
   void cast_adapter(std::int64_t elements);
 
-  // Indexed kernels of three full operands, and those that convert types per element or concatenate,
-  // take longer an element than those of two (63, 88 and 70 us against 48 us on 16.8 M elements,
+  // Indexed kernels of three full operands, and those that convert types per element or
+  // concatenate, take longer an element than those of two (63, 88 and 70 us against 48 us on 16.8 M elements,
   // h200-layers.jsonl).
   static std::int64_t three_operands(std::int64_t n) { return n * 5 / 4; }
   static std::int64_t converting(std::int64_t n) { return n * 17 / 10; }

@@ -14,9 +14,8 @@ namespace {
 
 std::vector<std::string> names_of(const std::vector<OptionSpec>& specs) {
   std::vector<std::string> names;
-  for (const OptionSpec& spec : specs) {
-    names.emplace_back(spec.name);
-  }
+  std::ranges::transform(specs, std::back_inserter(names),
+                         [](const OptionSpec& spec) { return std::string(spec.name); });
   return names;
 }
 

@@ -30,7 +30,6 @@ using model::Tensor;
 using runtime::Buffer;
 using runtime::Event;
 using runtime::kCompute;
-using runtime::kHost;
 using runtime::Lane;
 using runtime::Phase;
 using runtime::Recorder;

@@ -47,7 +47,7 @@ class LedgerFile : public testing::Test {
 // Rows of systems that are not modelled stay, without an error.
 TEST_F(LedgerFile, KeepsRowsOfSystemsThatAreNotModelled) {
   const std::string other =
-      "{id: o, model: gpt2, plan: {plan: teraio}, workload: {micro_batch: 1}, step: 1 s}";
+      "{id: o, model: gpt2, plan: {plan: horizon}, workload: {micro_batch: 1}, step: 1 s}";
   const Ledger both = ledger(kRow + "1 s}, " + other);
   ASSERT_EQ(both.rows.size(), 2U);
   EXPECT_EQ(both.rows[1].missing, "no such plan yet");
