@@ -125,8 +125,8 @@ class Tape {
   void cast_adapter(std::int64_t elements);
 
   // Indexed kernels of three full operands, and those that convert types per element or
-  // concatenate, take longer an element than those of two (63, 88 and 70 us against 48 us on 16.8 M elements,
-  // h200-layers.jsonl).
+  // concatenate, take longer an element than those of two (63, 88 and 70 us against 48 us on 16.8 M
+  // elements, h200-layers.jsonl).
   static std::int64_t three_operands(std::int64_t n) { return n * 5 / 4; }
   static std::int64_t converting(std::int64_t n) { return n * 17 / 10; }
   static std::int64_t concatenating(std::int64_t n) { return n * 14 / 10; }
