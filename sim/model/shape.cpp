@@ -112,9 +112,10 @@ Architecture read_architecture(View& config) {
 // A supported model_type does not make a supported model: these keys announce another computation.
 void refuse_other_models(View& config, Architecture architecture) {
   if (present(config, "quantization_config")) {
-    throw InputError(config.place_of("quantization_config"),
-                     "a quantised checkpoint is not supported: only adapters on it can be trained",
-                     "expected the config.json of the unquantised model");
+    throw InputError(
+        config.place_of("quantization_config"),
+        "a quantised checkpoint is not supported: only adapters on it can be trained",
+        "expected the config.json of the unquantised model, and lora_rank with a base");
   }
   for (const char* key : {"text_config", "vision_config"}) {
     if (present(config, key)) {
@@ -122,12 +123,19 @@ void refuse_other_models(View& config, Architecture architecture) {
                        "expected a language model alone");
     }
   }
-  for (const char* key : {"num_experts", "num_local_experts", "n_routed_experts"}) {
-    if (!is_mixture(architecture) && present(config, key) &&
-        config.integer(key, 0, kMostHeads) > 0) {
+  const bool mixtral = architecture == Architecture::kMixtral;
+  const bool qwen = is_mixture(architecture) && !mixtral;
+  const auto refuse_experts = [&](const char* key, bool own) {
+    if (!own && present(config, key) && config.integer(key, 0, kMostHeads) > 0) {
       throw InputError(config.place_of(key), fmt::format("{} announces a mixture of experts", key),
-                       "expected a dense model");
+                       is_mixture(architecture) ? "expected the keys of its model_type alone"
+                                                : "expected a dense model");
     }
+  };
+  refuse_experts("num_experts", qwen);
+  refuse_experts("num_local_experts", mixtral);
+  for (const char* key : {"n_routed_experts", "n_shared_experts", "first_k_dense_replace"}) {
+    refuse_experts(key, false);
   }
   for (const char* key : {"is_encoder_decoder", "add_cross_attention"}) {
     if (flag(config, key, false)) {
@@ -272,7 +280,14 @@ void refuse_dense_layers(View& config) {
     throw InputError(config.place_of("decoder_sparse_step"), "only some layers have experts",
                      "expected layers that are all alike: 1");
   }
-  if (present(config, "mlp_only_layers") && !config.need("mlp_only_layers").items.empty()) {
+  if (!present(config, "mlp_only_layers")) {
+    return;
+  }
+  const Node& dense = config.need("mlp_only_layers");
+  if (dense.kind != Node::Kind::kList) {
+    throw InputError(dense.place, "mlp_only_layers is not a list", "expected []");
+  }
+  if (!dense.items.empty()) {
     throw InputError(config.place_of("mlp_only_layers"), "only some layers have experts",
                      "expected layers that are all alike: []");
   }
@@ -301,7 +316,9 @@ Experts read_experts(View& config, Architecture architecture) {
     experts.shared = config.integer("shared_expert_intermediate_size", 1, kWidestFfn);
   }
   experts.normalized = mixtral || flag(config, "norm_topk_prob", false);
-  refuse_dense_layers(config);
+  if (!mixtral) {
+    refuse_dense_layers(config);
+  }
   return experts;
 }
 

@@ -105,7 +105,7 @@ struct Shape {
 
 // Reads a config.json. Throws InputError with the place of what is wrong: a missing, negative or
 // absurd number, a wrong type, heads that kv_heads does not divide, hidden that heads does not
-// divide while head_dim is absent, more than 10^15 parameters, no model_type, another architecture,
+// divide while head_dim is absent, more than 10^14 parameters, no model_type, another architecture,
 // anything listed above as left out, and formats that are not Hugging Face's (params.json of Llama,
 // Megatron or NeMo YAML, adapters).
 //

@@ -101,7 +101,7 @@ class Tape {
   std::int64_t saved() const { return saved_; }
   std::int64_t cast_weights() const { return cast_weights_; }
   // Up to the last Linear's product, which makes nothing that backward needs; its operands are
-  // made.
+  // made. Of experts up to where their order back is known, or a shared expert's gate.
   std::vector<Kernel> recompute() const {
     return {forward_.begin(), forward_.begin() + static_cast<std::ptrdiff_t>(recompute_kernels_)};
   }

@@ -112,7 +112,8 @@ void Tape::experts(std::int64_t rows, std::int64_t in, const Experts& experts, b
 
 void Tape::gate_and_add(std::int64_t rows, std::int64_t n) {
   const std::int64_t w = act();
-  tiny(forward_, 1);  // sigmoid
+  tiny(forward_, 1);  // sigmoid, which is saved
+  recompute_kernels_ = forward_.size();
   indexed(forward_, n, 2 * w * n);
   stream(forward_, 3 * residual() * n);
   save(w * n);

@@ -43,10 +43,20 @@ void require_precision(const Job& job, std::initializer_list<Precision> allowed,
   }
 }
 
+void refuse_experts(const Job& job, std::string_view why) {
+  if (job.shape.experts) {
+    throw InputError({},
+                     fmt::format("{} does not run a mixture of experts: {}", job.plan->name, why),
+                     fmt::format("expected a dense model, not {}", job.shape.name));
+  }
+}
+
 void refuse_adapters(const Job& job, std::string_view why) {
   if (job.shape.adapters.any()) {
-    throw InputError({}, fmt::format("{} does not run with lora_rank: {}", job.plan->name, why),
-                     "expected a plan such as native or zero3-offload");
+    throw InputError(
+        {}, fmt::format("{} does not run with lora_rank: {}", job.plan->name, why),
+        "expected native, zero2-offload, fsdp2-offload, torchao-offload or, in memory, "
+        "zero3-offload");
   }
 }
 

@@ -19,6 +19,9 @@ std::vector<std::string> check_question(const Job& job);
 void require_precision(const Job& job, std::initializer_list<Precision> allowed,
                        std::string_view expected);
 
+// Throws InputError for a mixture of experts; `why` the plan does not run one.
+void refuse_experts(const Job& job, std::string_view why);
+
 // Throws InputError when the question has adapters; `why` the plan does not.
 void refuse_adapters(const Job& job, std::string_view why);
 

@@ -230,6 +230,7 @@ std::vector<OptionSpec> mlx_options() {
 std::vector<std::string> check_mlx(const Job& job) {
   refuse_adapters(job, "adapters of mlx-lm are not modelled");
   refuse_activation_offload(job, "CPU and GPU have one memory");
+  refuse_experts(job, "its kernels for them are not those of PyTorch");
   if (!job.machine.accelerator.unified) {
     throw InputError({},
                      fmt::format("mlx needs unified memory, and the GPU of {} has a memory of its "

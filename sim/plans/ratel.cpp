@@ -392,10 +392,7 @@ std::vector<std::string> check_ratel(const Job& job) {
   require_precision(job, {Precision::kBf16Mixed, Precision::kFp16Mixed},
                     "bf16-mixed or fp16-mixed: fp32 masters, 16-bit parameters");
   require_drive(job);
-  if (job.shape.experts) {
-    throw InputError({}, "ratel's planner swaps the products of dense layers",
-                     fmt::format("expected a model without experts, not {}", job.shape.name));
-  }
+  refuse_experts(job, "its planner swaps the products of dense layers");
   std::vector<std::string> warnings;
   if (options.text("planner") == "convex") {
     warn_without_effect(warnings, job, "the convex planner does not ask it", {"swap_ratio"});

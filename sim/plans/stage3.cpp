@@ -337,12 +337,13 @@ void Stage3::run(GpuModel::Pass pass, std::int64_t piece) {
   }
 }
 
-// Linears with autograd recording: checkpointed layers record when they are recomputed.
+// Linears with autograd recording: checkpointed layers record when they are recomputed. Nobody
+// saves what has no backward, below the first adapter.
 bool Stage3::saves_weights(GpuModel::Pass pass, std::int64_t piece, const Module& module) const {
   const bool layer = piece > 0 && piece < model_.head();
   const bool records = pass == GpuModel::Pass::kRecompute || !layer ||
                        job_.workload.checkpointing == Checkpointing::kNone;
-  return views_ && records && piece > 0 && module.linear();
+  return views_ && records && piece > 0 && module.linear() && !module.backward.kernels.empty();
 }
 
 // What is below the first adapter has no backward, and no hook before one.

@@ -243,6 +243,20 @@ std::int64_t most_micro_batches(const GivenWorkload& w) {
   return w.micro_batch_limit ? whole(*w.micro_batch_limit, "micro_batch_limit", 1, 65536) : 1024;
 }
 
+// In floating point, because the exact count could overflow.
+void refuse_absurd_adapters(const model::Shape& shape, const GivenWorkload& given) {
+  constexpr double kMost = 1e14;  // as of a model's parameters
+  const auto d = [](std::int64_t v) { return static_cast<double>(v); };
+  const double widths =
+      7 * d(shape.hidden) + 2 * d(shape.query_width()) + 2 * d(shape.kv_width()) + 3 * d(shape.ffn);
+  const double most = d(shape.layers) * d(shape.adapters.rank) * widths;
+  if (most > kMost) {
+    throw InputError(given.lora_rank->place,
+                     fmt::format("adapters of that rank have up to {:.3g} parameters", most),
+                     fmt::format("expected at most {:g}", kMost));
+  }
+}
+
 // A step that would take more memory to simulate than a computer has, or whose bytes 64 bits cannot
 // count, is refused. Returns how large the case is, as a part of the largest that is not.
 double check_size(const model::Shape& shape, const plans::Workload& w, const GivenWorkload& given,
@@ -264,9 +278,15 @@ double check_size(const model::Shape& shape, const plans::Workload& w, const Giv
                        fmt::format("expected at most {}", with_commas(allowed)));
     }
   };
-  const double passes = steps * d(shape.layers) * d(w.accumulation);
+  // Hooks on every saved tensor, and adapters beside every weight, are more to simulate.
+  const double weight = (w.activation_offload == plans::ActivationOffload::kNone ? 1 : 6) *
+                        (shape.adapters.any() ? 2 : 1);
+  const double passes = weight * steps * d(shape.layers) * d(w.accumulation);
   const double positions = steps * d(w.sequence) * d(w.accumulation);
-  refuse_above(passes, kMostPasses, "passes of a layer", place(given.accumulation));
+  refuse_above(passes, kMostPasses,
+               weight > 1 ? "passes of a layer, counted more than once for what is saved or adapted"
+                          : "passes of a layer",
+               place(given.accumulation));
   refuse_above(positions, kMostPositions, "positions",
                place(given.sequence ? given.sequence : given.accumulation));
   const double a_token =
@@ -306,6 +326,7 @@ Made make_case(const Scenario& s, const GivenPlan& plan, const GivenWorkload& wo
     throw InputError(merged.lora_rank->place, "adapters on experts are not modelled",
                      fmt::format("expected a dense model, not {}", shape.name));
   }
+  refuse_absurd_adapters(c.job.shape, merged);
   const double size = check_size(c.job.shape, c.job.workload, merged, model);
   if (shape.positions > 0 && c.job.workload.sequence > shape.positions) {
     throw InputError(

@@ -29,6 +29,11 @@ std::size_t characters(const std::string& line) {
       std::ranges::count_if(line, [](char c) { return (c & 0xc0) != 0x80; }));
 }
 
+// Progress depends on the clock.
+std::string without_colour(const std::string& text) {
+  return std::regex_replace(text, std::regex("\033\\[[0-9;]*m|\r[0-9]+ of [0-9]+|\r\033\\[K"), "");
+}
+
 // Without the '\r' of a terminal.
 std::size_t widest(const std::string& text) {
   std::size_t most = 0;
@@ -202,10 +207,9 @@ TEST(Text, FitsItsTerminal) {
           EXPECT_LE(widest(line), static_cast<std::size_t>(columns)) << line;
         }
       }
-      EXPECT_EQ(std::regex_replace(on_terminal("offsim " + ask, columns),
-                                   std::regex("\033\\[[0-9;]*m"), ""),
-                plain);
     }
+    EXPECT_EQ(without_colour(on_terminal("offsim " + ask, 80)),
+              without_colour(on_terminal("NO_COLOR=1 offsim " + ask, 80)));
   }
   EXPECT_LE(widest(on_terminal("NO_COLOR=1 offsim catalog models", 80)), 80u);
 }
@@ -300,7 +304,8 @@ TEST(Compare, NextPredictsTheFastestThatFits) {
 
 TEST(Compare, ATableIsAsWideAsItsTerminal) {
   const std::string ask =
-      "offsim compare --model qwen2.5-7b --micro-batch largest --hardware h200-pcie5,gh200-480gb";
+      "offsim compare --model qwen2.5-7b --micro-batch largest --hardware h200-pcie5,gh200-480gb "
+      "--plans native,zero2-offload,megatrain";
   const std::size_t width = widest(on_terminal("NO_COLOR=1 " + ask));
   EXPECT_GT(width, 80u);
   EXPECT_LE(width, 100u);

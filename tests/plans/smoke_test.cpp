@@ -25,8 +25,10 @@ INSTANTIATE_TEST_SUITE_P(Machines, Smoke, testing::ValuesIn(machines()),
 TEST_P(Smoke, EveryPlanAndModelRunsAndKeepsTheRules) {
   const study::Catalog catalog = study::Catalog::folder(OFFSIM_SOURCE_DIR);
   const machine::Machine machine = catalog.machine(GetParam(), {});
-  for (const char* const name : {"gpt2", "llama-3.2-1b", "qwen2.5-7b", "qwen2.5-72b"}) {
-    const model::Shape shape = catalog.model(name, {});
+  for (const char* const name :
+       {"gpt2", "llama-3.2-1b", "qwen2.5-7b", "qwen2.5-72b", "qwen3-30b-a3b"}) {
+    model::Shape shape = catalog.model(name, {});
+    shape.layers = std::min<std::int64_t>(shape.layers, 4);  // the others are like these
     for (const Plan& plan : registry()) {
       Workload w{.micro_batch = 2, .sequence = 512};
       w.precision = usual_precision(plan.name);
@@ -34,9 +36,10 @@ TEST_P(Smoke, EveryPlanAndModelRunsAndKeepsTheRules) {
       try {
         EXPECT_EQ(broken_rule(asked, predicted(asked)), "") << plan.name << " " << name;
       } catch (const InputError& refused) {
-        EXPECT_THAT(refused.what(), testing::AnyOf(testing::HasSubstr("has no drive"),
-                                                   testing::HasSubstr("'Not enough buffers'"),
-                                                   testing::HasSubstr("needs ")))
+        EXPECT_THAT(refused.what(),
+                    testing::AnyOf(testing::HasSubstr("has no drive"),
+                                   testing::HasSubstr("'Not enough buffers'"),
+                                   testing::HasSubstr("experts"), testing::HasSubstr("needs ")))
             << plan.name << " " << GetParam();
       }
     }

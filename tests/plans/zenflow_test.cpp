@@ -204,7 +204,7 @@ std::string refusal(std::int64_t k, const Given& options) {
 TEST(ZenFlowRefuses, IntervalsThatDeepSpeedRefuses) {
   EXPECT_EQ(
       refusal(4, {{"select_strategy", "step"}, {"select_interval", "2"}, {"update_interval", "4"}}),
-      "zenflow.select_interval is 2; expected at least the update_interval, 4");
+      "zenflow.select_interval is 2; expected a multiple of the update_interval, 4");
   EXPECT_EQ(refusal(4, {{"select_interval", "4"}}),
             "zenflow.select_interval is 4; expected auto, or select_strategy step: auto would set "
             "it to 1");
