@@ -316,7 +316,7 @@ int main(int argc, char** argv) {
     offsim::cli::require_written(std::cout);
     return code;
   } catch (const offsim::InputError& error) {
-    std::cerr << (error.place().file.empty() ? "command line: " : "") << error.what() << "\n";
+    std::cerr << (error.place().file.empty() ? "offsim: " : "") << error.what() << "\n";
     return 2;
   } catch (const std::bad_alloc&) {
     std::cerr << "offsim: there is not enough memory on this computer for this question\n";

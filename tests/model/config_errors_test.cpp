@@ -125,7 +125,7 @@ const Edit kOtherModels[] = {
      "qwen2, qwen2_moe, qwen3, qwen3_moe"},
     {R"("model_type": "llama",)", R"("quantization_config": {"bits": 4}, "model_type": "llama",)",
      "bad.json:2:26: a quantised checkpoint is not supported: only adapters on it can be trained; "
-     "expected the config.json of the unquantised model"},
+     "expected the config.json of the unquantised model, and lora_rank with a base"},
     {R"("model_type": "llama",)", R"("model_type": "llama", "num_experts": 8,)",
      "bad.json:2:41: num_experts announces a mixture of experts; expected a dense model"},
     {R"("model_type": "llama",)", R"("model_type": "llama", "num_local_experts": -1,)",
@@ -247,6 +247,11 @@ const MixtureEdit kMixtures[] = {
      "bad.json:12:26: a token passes 9 of 8 experts; expected at most 8"},
     {R"(, "num_experts_per_tok": 2, "decoder_sparse_step": 2)",
      "bad.json:12:52: only some layers have experts; expected layers that are all alike: 1"},
+    {R"(, "num_experts_per_tok": 2, "mlp_only_layers": 3)",
+     "bad.json:12:48: mlp_only_layers is not a list; expected []"},
+    {R"(, "num_experts_per_tok": 2, "n_shared_experts": 1)",
+     "bad.json:12:49: n_shared_experts announces a mixture of experts; expected the keys of its "
+     "model_type alone"},
     {R"(, "num_experts_per_tok": 2, "mlp_only_layers": [0])",
      "bad.json:12:48: only some layers have experts; expected layers that are all alike: []"},
 };

@@ -52,6 +52,17 @@ TEST(Mixture, LaunchesTheProductsThatWereProfiled) {
   }
 }
 
+// What a checkpointed backward launches beyond one without: the layer up to what was saved last.
+// Two of its products are grouped.
+TEST(Mixture, RecomputesTheProductsThatWereProfiled) {
+  const std::vector<Case> plain = cases(false, "bf16"), checkpointed = cases(true, "bf16");
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_EQ(kLayers * (products(plain[i].pieces.recompute) + 2),
+              checkpointed[i].backward.products - plain[i].backward.products)
+        << plain[i].name;
+  }
+}
+
 // fp32 products go by other names, and some of them are split into two.
 TEST(Mixture, LaunchesAsOftenAsProfiledWithinSixPercent) {
   for (const Case& c : cases(false, "bf16")) {

@@ -146,6 +146,14 @@ Job quantised(std::string_view plan, model::Base base, const Given& options = {}
   return job(plan, few_tokens(), options, shape);
 }
 
+// Without zero.Init gathered weights wait for their backward; those of the first layer have none.
+TEST(Zero3, KeepsNothingMoreWithoutZeroInitWhenTheStepEnds) {
+  const auto resident = [](const char* zero_init) {
+    return study::predict(asked("zero3-offload", {{"zero_init", zero_init}})).pool("gpu")->resident;
+  };
+  EXPECT_EQ(resident("false"), resident("true"));
+}
+
 TEST(FourBits, AreHeldOnTheGpuBesideTheirConstants) {
   for (const std::string_view plan : {"native", "zero2-offload", "torchao-offload"}) {
     const Job of = quantised(plan, model::Base::kNf4);

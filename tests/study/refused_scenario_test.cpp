@@ -1,4 +1,5 @@
 // Has everything that a scenario says an effect, or a line that says why not?
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "sim/study/scenario.h"
@@ -113,6 +114,13 @@ TEST(Scenario, WorkIsBounded) {
   EXPECT_EQ(refusal(big + "workload: {accumulation: 158}\n"), kAccepted);  // 126 layers
   EXPECT_EQ(refusal(big + "workload: {accumulation: 159}\n"),
             "s.yaml:4:26: a step has 20,034 passes of a layer; expected at most 20,000");
+  // With a hook on every saved tensor a sixth of that, with adapters half.
+  EXPECT_EQ(refusal(big + "workload: {accumulation: 27, activation_offload: streamed}\n"),
+            "s.yaml:4:26: a step has 20,412 passes of a layer, counted more than once for what is "
+            "saved or adapted; expected at most 20,000");
+  EXPECT_EQ(refusal(big + "workload: {accumulation: 79, lora_rank: 8}\n"), kAccepted);
+  EXPECT_THAT(refusal(big + "workload: {accumulation: 80, lora_rank: 8}\n"),
+              testing::HasSubstr("20,160 passes"));
   // A limit of 1,023 takes ten halvings.
   EXPECT_EQ(refusal(big + "workload: {accumulation: 32, micro_batch: largest, "
                           "micro_batch_limit: 1023}\n"),
