@@ -12,10 +12,11 @@
 // path gpudirect: bytes go between drive and GPU and skip host memory. host: cuFile's compatibility
 // mode, through a buffer in host memory, one request and one copy after the other.
 // host_memory: bytes of it that may hold tensors; used when the drive has no time left.
-// The drive's time is shared by reads and writes at Drive::mixed of its rates. What it moves, it
-// moves both ways, so that in each direction it takes the rate of a byte that goes out and in of
-// the link; copies to host memory and back get the rest.
-// What no plan fits does not fit the GPU; the step then is that of the plan that comes closest.
+// The drive's time is shared by reads and writes at Drive::mixed of its rates. It reads what it
+// writes, so it takes 1 / (1 / read + 1 / write) of the link in each direction; copies to host
+// memory and back get the rest.
+// A plan holds no more on the drive than its capacity. What no plan fits does not fit the GPU; the
+// step then is that of the plan that comes closest.
 // Refused: no drive, one memory. Left out: Python between kernels, the drive's endurance, several
 // GPUs, a GPUDirect path that is slower or faster than the drive.
 #include <algorithm>
