@@ -193,6 +193,22 @@ double least_stretch(const MemoryDemand& demand) {
   return std::max(1.0, excess / (rate * round));
 }
 
+// Seconds a round of the target that is busy longest.
+double busiest(const MemoryDemand& demand, const std::vector<InactivePeriod>& periods,
+               const MigrationPlan& plan) {
+  std::vector<Bytes> moved(demand.targets.size());
+  for (const Migration& move : plan.moves) {
+    moved[move.target] += periods[move.period].size;
+  }
+  double most = 0;
+  for (std::size_t i = 0; i < moved.size(); ++i) {
+    const MigrationTarget& target = demand.targets[i];
+    const double write = (moved[i] / target.write).value, read = (moved[i] / target.read).value;
+    most = std::max(most, target.shared ? write + read : std::max(write, read));
+  }
+  return most;
+}
+
 }  // namespace
 
 MigrationPlan plan_migrations(const MemoryDemand& demand,
@@ -226,7 +242,15 @@ MigrationPlan plan_migrations(const MemoryDemand& demand,
       fails = middle;
     }
   }
-  return plan;
+  for (double busy = busiest(demand, periods, plan);;) {
+    MigrationPlan other = at(2 * plan.stretch);
+    const double now = busiest(demand, periods, other);
+    if (other.excess > Bytes(0) || now >= busy) {
+      return plan;
+    }
+    busy = now;
+    plan = std::move(other);
+  }
 }
 
 }  // namespace offsim::plans

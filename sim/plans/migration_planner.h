@@ -11,7 +11,9 @@
 // Targets too slow for that slow the operations: the least stretch of all of them, by doubling and
 // halving, for which the greedy plan fits (the paper's kernels wait; it does not say how its
 // planner counts on that). The drive has no time left then, so host memory is asked first. What
-// operations alone need is left: `excess`.
+// operations wait for in the end is the target that is busy longest, not that stretch: twice as
+// much, from which host memory takes more, is tried while it is busy for less. What operations
+// alone need is left: `excess`.
 // Left out: urgency at run time.
 #pragma once
 

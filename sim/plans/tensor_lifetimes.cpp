@@ -72,10 +72,11 @@ class Lifetimes {
                       : piece == 0    ? model::embedding_tensors(s)
                                       : model::tail_tensors(s));
   }
-  Ids with_tied(std::int64_t piece, const Ids& of) const {
-    Ids list{of[index(piece)]};
+  // The head computes with the embedding.
+  Ids parameters_of(std::int64_t piece) const {
+    Ids list{parameters_[index(piece)]};
     if (piece == head_ && job_.shape.tied) {
-      list.push_back(of.front());
+      list.push_back(parameters_.front());
     }
     return list;
   }
@@ -94,7 +95,7 @@ class Lifetimes {
 
   void forward(std::int64_t number) {
     const Piece& p = piece(number);
-    Ids uses = with_tied(number, parameters_);
+    Ids uses = parameters_of(number);
     Bytes transient = p.forward_extra;
     if (is_layer(number)) {
       const Bytes cast = autocast_ ? pieces_.cast_layer : Bytes();
@@ -112,10 +113,8 @@ class Lifetimes {
 
   void backward(std::int64_t number, bool accumulate) {
     const Piece& p = piece(number);
-    Ids uses = with_tied(number, parameters_);
-    for (const std::size_t gradient : with_tied(number, gradients_)) {
-      uses.push_back(gradient);
-    }
+    Ids uses = parameters_of(number);
+    uses.push_back(gradients_[index(number)]);
     if (number > 0) {
       uses.push_back(saved_[index(number - 1)]);
     }
@@ -124,6 +123,15 @@ class Lifetimes {
     if (is_layer(number) && checkpointing_) {
       works.insert(works.begin(), pieces_.recompute);
       transient += rounded(p.saved + (autocast_ ? pieces_.cast_layer : Bytes()));
+    }
+    if (job_.shape.tied && (number == head_ || number == 0)) {
+      const std::int64_t bytes = width_ * job_.shape.vocabulary * job_.shape.hidden;
+      if (number == head_) {
+        heads_share_ = add("gradients", rounded(Bytes(bytes)), false);
+      } else {
+        works.push_back(model::elementwise("add tied gradient", bytes, 3, 1));
+      }
+      uses.push_back(heads_share_);
     }
     if (accumulate) {
       works.push_back(add_gradients(elements(number), index(tensors(number)), width_));
@@ -141,6 +149,7 @@ class Lifetimes {
   bool checkpointing_, autocast_;
   Ids parameters_, gradients_, states_;  // by piece
   Ids saved_;                            // of a micro-batch, from the first layer on
+  std::size_t heads_share_ = 0;          // of a tied matrix's gradient, of a micro-batch
   StepLifetimes step_;
 };
 

@@ -6,7 +6,8 @@
 // saves for its backward (a checkpoint or all activations; logits and loss). The first two of
 // Adam's and the parameters last from step to step; gradients from their first backward to Adam.
 // Bytes a parameter in all: 16 with fp32 parameters (fp32, or bf16-mixed under autocast), 8 in
-// bf16. A tied head computes with the embedding and adds to its gradient.
+// bf16. A tied head computes with the embedding; its share of the gradient waits for the
+// embedding's backward, in every micro-batch.
 // Left out: tensors inside a piece one by one; under autocast with checkpointing the 16-bit weights
 // live for an operation, not to the end of the forward.
 #pragma once

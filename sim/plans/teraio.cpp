@@ -12,9 +12,11 @@
 // path gpudirect: bytes go between drive and GPU and skip host memory. host: cuFile's compatibility
 // mode, through a buffer in host memory, one request and one copy after the other.
 // host_memory: bytes of it that may hold tensors; used when the drive has no time left.
-// The drive's time is shared by reads and writes at Drive::mixed of its rates; copies to host
-// memory get what drives leave of the link.
-// What no plan fits does not fit the GPU; the step then is that of the plan that comes closest.
+// The drive's time is shared by reads and writes at Drive::mixed of its rates. It reads what it
+// writes, so it takes 1 / (1 / read + 1 / write) of the link in each direction; copies to host
+// memory and back get the rest.
+// A plan holds no more on the drive than its capacity. What no plan fits does not fit the GPU; the
+// step then is that of the plan that comes closest.
 // Refused: no drive, one memory. Left out: Python between kernels, the drive's endurance, several
 // GPUs, a GPUDirect path that is slower or faster than the drive.
 #include <algorithm>
@@ -53,21 +55,37 @@ bool is_direct(const Job& job) {
 
 enum Target : std::uint8_t { kDrive, kHostMemory };
 
-std::vector<MigrationTarget> targets(const Job& job) {
+MigrationTarget drive_target(const Job& job) {
   const machine::Link& link = *job.machine.link;
   const machine::Drive& drive = job.machine.drives.front();
   const auto rate = [&](machine::DriveRate of, BytesPerSecond through) {
     const double alone = of.rate.value * drive.mixed.value;
-    return is_direct(job) ? std::min(alone, through.value) : 1 / (1 / alone + 1 / through.value);
+    return BytesPerSecond(is_direct(job) ? std::min(alone, through.value)
+                                         : 1 / (1 / alone + 1 / through.value));
   };
-  const double write = rate(machine::drive_write(drive, kInFlight, 1), link.d2h.value);
-  const double read = rate(machine::drive_read(drive, kInFlight, 1), link.h2d.value);
-  constexpr Bytes kAny{std::int64_t{1} << 60};  // the report says when a drive is too small
-  std::vector<MigrationTarget> list{{BytesPerSecond(write), BytesPerSecond(read), true, kAny}};
-  const Bytes room(job.options.count("host_memory"));
-  const double down = link.d2h.value.value - write, up = link.h2d.value.value - read;
-  if (room > Bytes(0) && down > 0 && up > 0) {
-    list.push_back({BytesPerSecond(down), BytesPerSecond(up), false, room});
+  return {rate(machine::drive_write(drive, kInFlight, 1), link.d2h.value),
+          rate(machine::drive_read(drive, kInFlight, 1), link.h2d.value), true,
+          drive.capacity.value};
+}
+
+// What the drive leaves of the link while both directions are in use; none when that is nothing.
+std::optional<MigrationTarget> host_target(const Job& job, const MigrationTarget& drive) {
+  const machine::Link& link = *job.machine.link;
+  const double taken = 1 / (1 / drive.write.value + 1 / drive.read.value);
+  const double down = link.d2h.value.value - taken, up = link.h2d.value.value - taken;
+  const double both = link.total.value.value - 2 * taken;
+  if (down <= 0 || up <= 0 || both <= 0) {
+    return std::nullopt;
+  }
+  const double share = std::min(1.0, both / (down + up));
+  return MigrationTarget{BytesPerSecond(share * down), BytesPerSecond(share * up), false,
+                         Bytes(job.options.count("host_memory"))};
+}
+
+std::vector<MigrationTarget> targets(const Job& job) {
+  std::vector<MigrationTarget> list{drive_target(job)};
+  if (const auto host = host_target(job, list.front()); host && host->room > Bytes(0)) {
+    list.push_back(*host);
   }
   return list;
 }
@@ -127,6 +145,8 @@ class Teraio {
         reads_(gpu.io_queue("reads")),
         down_(gpu.stream("copies to the host")),
         up_(gpu.stream("copies to the GPU")),
+        into_buffer_(gpu.stream("copies to the drive's buffer")),
+        from_buffer_(gpu.stream("copies from the drive's buffer")),
         buffers_(step_.tensors.size()),
         arrives_(step_.tensors.size()),
         made_room_(plan_.moves.size()),
@@ -237,20 +257,21 @@ class Teraio {
   // Returns the lane that is done last.
   Lane send(std::size_t target, const TensorLife& life) {
     const bool on_drive = target == kDrive;
-    const Lane first = on_drive && direct_ ? writes_ : down_;
-    gpu_.wait(first, gpu_.record(kCompute));
-    if (first == down_) {
-      gpu_.copy_d2h(down_, Space::kPinned, life.size, life.tag);
+    const Lane copies = on_drive ? into_buffer_ : down_;
+    const bool copied = !on_drive || !direct_;
+    gpu_.wait(copied ? copies : writes_, gpu_.record(kCompute));
+    if (copied) {
+      gpu_.copy_d2h(copies, Space::kPinned, life.size, life.tag);
     }
     if (!on_drive) {
-      return down_;
+      return copies;
     }
-    if (!direct_) {
-      gpu_.wait(writes_, gpu_.record(down_));
+    if (copied) {
+      gpu_.wait(writes_, gpu_.record(copies));
     }
     gpu_.write(writes_, life.size, kInFlight, life.tag, direct_);
-    if (!direct_) {
-      gpu_.wait(down_, gpu_.record(writes_));
+    if (copied) {  // the buffer is empty
+      gpu_.wait(copies, gpu_.record(writes_));
     }
     return writes_;
   }
@@ -258,22 +279,24 @@ class Teraio {
   void bring(std::size_t target, std::size_t tensor) {
     const TensorLife& life = step_.tensors[tensor];
     const bool on_drive = target == kDrive;
-    const Lane first = on_drive ? reads_ : up_, last = on_drive && direct_ ? reads_ : up_;
+    const Lane copies = on_drive ? from_buffer_ : up_;
+    const bool copied = !on_drive || !direct_;
+    const Lane first = on_drive ? reads_ : copies;
     gpu_.wait(first, gpu_.record(kCompute));
     buffers_[tensor] = hold(tensor, first);
     if (on_drive) {
       gpu_.read(reads_, life.size, kInFlight, life.tag, direct_);
     }
-    if (last == up_) {
+    if (copied) {
       if (on_drive) {
-        gpu_.wait(up_, gpu_.record(reads_));
+        gpu_.wait(copies, gpu_.record(reads_));
       }
-      gpu_.copy_h2d(up_, Space::kPinned, life.size, life.tag);
+      gpu_.copy_h2d(copies, Space::kPinned, life.size, life.tag);
+      if (on_drive) {  // the buffer is empty
+        gpu_.wait(reads_, gpu_.record(copies));
+      }
     }
-    if (on_drive && !direct_) {
-      gpu_.wait(reads_, gpu_.record(up_));
-    }
-    arrives_[tensor] = gpu_.record(last);
+    arrives_[tensor] = gpu_.record(copied ? copies : reads_);
   }
 
   void run(std::int64_t number, const Operation& operation) {
@@ -307,7 +330,7 @@ class Teraio {
   std::vector<InactivePeriod> periods_;
   MigrationPlan plan_;
   bool direct_;
-  Lane writes_, reads_, down_, up_;
+  Lane writes_, reads_, down_, up_, into_buffer_, from_buffer_;
   std::vector<std::optional<Buffer>> buffers_;         // by tensor
   std::vector<std::optional<Event>> arrives_;          // by tensor
   std::vector<std::optional<Event>> made_room_;        // by move: its last write
@@ -350,9 +373,10 @@ std::vector<std::string> check_teraio(const Job& job) {
                      "expected path auto or host");
   }
   std::vector<std::string> warnings;
-  if (targets(job).size() <= kHostMemory) {
-    warn_without_effect(warnings, job, "there is none, or the drive alone fills the link",
-                        {"host_memory"});
+  if (job.options.count("host_memory") == 0) {
+    warn_without_effect(warnings, job, "it allows no bytes", {"host_memory"});
+  } else if (!host_target(job, drive_target(job))) {
+    warn_without_effect(warnings, job, "the drive alone fills the link", {"host_memory"});
   }
   return warnings;
 }

@@ -85,6 +85,7 @@ std::vector<PoolReport> report_pools(const plans::Job& job, const Run& run) {
   }
   PoolReport nvme = report_pool(run, ledger, lowered.nvme);
   if (nvme.peak.value > 0) {
+    nvme.capacity = m.drives.front().capacity.value;  // the one that programs write to
     pools.push_back(std::move(nvme));
   }
   return pools;

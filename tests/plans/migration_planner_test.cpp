@@ -114,6 +114,15 @@ TEST(Migrations, GoToTheHostWhereTheDriveHasNoTime) {
   EXPECT_EQ(full.stretch, 2);
 }
 
+// Stretched 2.5 times, each takes one: the host 2 s each way at once, the drive 2.5 and 2.5. With
+// more the host takes both, in 4 s.
+TEST(Migrations, GoToTheHostWhereTheDriveWouldBeBusyForLonger) {
+  const std::vector<InactivePeriod> both{period(10, 1, 4), period(10, 1, 4)};
+  const MigrationPlan plan =
+      plan_migrations(demand({20, 20, 40, 20}, 20, {drive(4), host(5)}), both);
+  EXPECT_THAT(plan.held, ElementsAre(Bytes(0), Bytes(20)));
+}
+
 // A link carries a write and a read at once.
 TEST(Migrations, ReadAndWriteAtOnceOverALink) {
   const std::vector<InactivePeriod> two{period(10, 1, 4), period(10, 3, 6)};

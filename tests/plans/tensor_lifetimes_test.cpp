@@ -43,7 +43,24 @@ TEST(Lifetimes, OfTwoLayers) {
 TEST(Lifetimes, OfATiedHeadAreTheEmbeddings) {
   const StepLifetimes step = lifetimes(few_tokens(), 2, true);
   EXPECT_THAT(used(step, "parameters", 0), ElementsAre(0, 3, 4, 7, 8));
-  EXPECT_THAT(used(step, "gradients", 0), ElementsAre(4, 7, 8));
+  EXPECT_THAT(used(step, "gradients", 0), ElementsAre(7, 8));
+  EXPECT_THAT(used(step, "gradients", 4), ElementsAre(4, 7)) << "the head's share";
+}
+
+// V h of width 4 or 2: in every micro-batch the head's share waits for the embedding's.
+TEST(Lifetimes, OfATiedHeadAddItsShareOfTheGradient) {
+  Workload w = few_tokens();
+  w.accumulation = 2;
+  for (const auto& [precision, width] :
+       std::map<Precision, std::int64_t>{{Precision::kBf16Mixed, 4}, {Precision::kBf16, 2}}) {
+    w.precision = precision;
+    const StepLifetimes step = lifetimes(w, 2, true);
+    const std::vector<model::Work>& last = step.operations[15].works;
+    ASSERT_EQ(last.size(), 3);
+    EXPECT_EQ(last[1].name, "add tied gradient");
+    EXPECT_EQ(last[1].kernels.front().bytes, 3 * width * Tiny::embedding);
+    EXPECT_THAT(used(step, "gradients", 5), ElementsAre(12, 15));
+  }
 }
 
 TEST(Lifetimes, OfGradientsGoOnOverMicroBatches) {

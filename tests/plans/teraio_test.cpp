@@ -171,6 +171,63 @@ TEST(TeraioHostMemory, TakesWhatTheDriveHasNoTimeFor) {
   EXPECT_GT(plenty.totals.d2h_bytes, some.totals.d2h_bytes);
 }
 
+// Reads and writes share the drive's time, so one that reads as fast as the link leaves room both
+// ways. PCIe 5.0 and drives that read at 60 and write at 11 GB/s, a thousand times slower.
+TEST(TeraioHostMemory, GetsNoLessOfTheLinkPastHostMemoryThanThroughIt) {
+  const auto asked = [](const std::string& path) {
+    Job of = teraio(few(), share(needed(few()), 0.5), {{"host_memory", "1e9"}, {"path", path}});
+    of.machine.link->h2d = of.machine.link->d2h = runtime::known<BytesPerSecond>(55e6);
+    of.machine.link->total = runtime::known<BytesPerSecond>(95.7e6);
+    of.machine.drives = {slow_drive(60e6)};
+    of.machine.drives.front().write = runtime::known<BytesPerSecond>(11e6);
+    runtime::connect(of.machine);
+    return study::predict(of).step;
+  };
+  EXPECT_LE(asked("gpudirect"), asked("host"));
+}
+
+// A lane that does something while the other does.
+bool overlap(const Predicted& of, std::string_view one, std::string_view other) {
+  const auto& lane = of.run.lowered.lane;
+  const auto is = [&](std::size_t i, std::string_view name) {
+    return lane[i] == static_cast<std::uint32_t>(lane_of(of.run.program, name));
+  };
+  const engine::Timeline& time = of.run.timeline;
+  for (std::size_t a = 0; a < lane.size(); ++a) {
+    for (std::size_t b = 0; is(a, one) && b < lane.size(); ++b) {
+      if (is(b, other) &&
+          std::max(time.start[a], time.start[b]) < std::min(time.finish[a], time.finish[b])) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+TEST(TeraioHostMemory, IsCopiedToAndFromBesideADriveThatIsReachedThroughIt) {
+  Job of = teraio(few(), share(needed(few()), 0.5), {{"host_memory", "1e6"}, {"path", "host"}});
+  of.machine.drives = {slow_drive(1e7)};
+  runtime::connect(of.machine);
+  const Predicted done = predicted(of);
+  EXPECT_TRUE(overlap(done, "copies to the host", "writes"));
+  EXPECT_TRUE(overlap(done, "copies to the GPU", "reads"));
+}
+
+// One byte too little for a plan: another one, or none.
+TEST(TeraioDrive, HoldsNoMoreThanItsCapacity) {
+  Job of = teraio(few(), share(needed(few()), 0.7));
+  const Bytes held = study::predict(of).pool("nvme")->peak;
+  const auto with = [&](Bytes capacity) {
+    of.machine.drives.front().capacity.value = capacity;
+    return study::predict(of);
+  };
+  EXPECT_EQ(with(held).pool("nvme")->peak, held);
+  EXPECT_LT(with(held - Bytes(1)).pool("nvme")->peak, held);
+  const study::Prediction none = with(Bytes(1));
+  EXPECT_EQ(none.pool("nvme"), nullptr);
+  EXPECT_FALSE(none.pool("gpu")->fits());
+}
+
 TEST(Teraio, LaunchesWhatNativeDoesWithAdamPieceByPiece) {
   const runtime::Program program = recorded(teraio(sixteen_tokens(), {}, {}, 2));
   EXPECT_EQ(
@@ -180,6 +237,25 @@ TEST(Teraio, LaunchesWhatNativeDoesWithAdamPieceByPiece) {
        repeated({"Adam"}, 4)));
 }
 
+// Before Adam, with a head that is the embedding, too.
+TEST(Teraio, LaunchesWhatNativeDoesBeforeAdam) {
+  for (const bool tied : {false, true}) {
+    for (const Checkpointing checkpointing : {Checkpointing::kNone, Checkpointing::kFull}) {
+      for (const std::int64_t accumulation : {1, 2}) {
+        const auto launched = [&](std::string_view plan) {
+          Job of = job(plan, few(accumulation, checkpointing), {}, tiny_shape(), paper_machine());
+          of.shape.tied = tied;
+          Names names = on(recorded(of), "compute");
+          std::erase(names, "Adam");
+          return names;
+        };
+        EXPECT_EQ(launched("teraio"), launched("native"))
+            << tied << to_string(checkpointing) << accumulation;
+      }
+    }
+  }
+}
+
 // Not an error: a prediction that says what is missing.
 TEST(Teraio, DoesNotFitWhereNoPlanDoes) {
   const study::Prediction p = study::predict(teraio(few(), share(needed(few()), 0.45)));
@@ -187,16 +263,20 @@ TEST(Teraio, DoesNotFitWhereNoPlanDoes) {
   EXPECT_TRUE(p.pool("nvme")->fits());
 }
 
-TEST(TeraioWarns, OfHostMemoryThatTheLinkHasNoRoomFor) {
-  const auto warnings = [](double rate) {
-    Job of = teraio(few(), {}, {{"host_memory", "1e9"}});
+// Half the link's time goes to each direction where it does one at a time.
+TEST(TeraioWarns, OfHostMemoryThatIsNoneOrThatTheLinkHasNoRoomFor) {
+  const auto warnings = [](double rate, const std::string& host_memory) {
+    Job of = teraio(few(), {}, {{"host_memory", host_memory}});
+    of.machine.link->total = of.machine.link->h2d;
     of.machine.drives = {slow_drive(rate)};
     return of.plan->check(of);
   };
-  EXPECT_THAT(warnings(9e9), testing::IsEmpty());
-  EXPECT_THAT(warnings(20e9),
-              testing::ElementsAre("teraio.host_memory has no effect: there is none, or the drive "
-                                   "alone fills the link"));
+  EXPECT_THAT(warnings(9e9, "1e9"), testing::IsEmpty());
+  EXPECT_THAT(
+      warnings(20e9, "1e9"),
+      testing::ElementsAre("teraio.host_memory has no effect: the drive alone fills the link"));
+  EXPECT_THAT(warnings(9e9, "0"),
+              testing::ElementsAre("teraio.host_memory has no effect: it allows no bytes"));
 }
 
 std::string refusal(const Job& of) {

@@ -1,4 +1,5 @@
-// Is it said when memory is nearly full, and where that begins? Each limit is tight.
+// Is it said when memory is nearly full or a drive too small, and where that begins? Each limit is
+// tight.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,6 +39,17 @@ TEST(Swap, IsNotSaidOfWhatDoesNotFit) {
   EXPECT_FALSE(p.feasible());
   EXPECT_FALSE(p.may_swap());
   EXPECT_THAT(p.warnings, IsEmpty());
+}
+
+TEST(Drive, HoldsItsCapacityAndNotAByteMore) {
+  plans::Job job = plans::job("zero-infinity", {}, {}, plans::shape_of_large_matrices());
+  const Bytes need = predict(job).pool("nvme")->needed();
+  job.machine.drives.front().capacity.value = need;
+  EXPECT_TRUE(predict(job).feasible());
+  EXPECT_EQ(predict(job).pool("nvme")->capacity, need);
+  job.machine.drives.front().capacity.value = need - Bytes(1);
+  EXPECT_FALSE(predict(job).feasible());
+  EXPECT_FALSE(predict(job).pool("nvme")->fits());
 }
 
 TEST(Swap, IsNoMatterOfGpuMemory) {
