@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 
 import torch
 
@@ -201,7 +202,11 @@ def load_deepspeed(cache, nvme):
     from deepspeed.ops.op_builder import CPUAdamBuilder
     load_op(CPUAdamBuilder, deepspeed.__version__, cache)
     if nvme:
+        from deepspeed.ops import op_builder
         from deepspeed.ops.op_builder import AsyncIOBuilder
+        if hasattr(op_builder, "PinMemoryBuilder"):  # asynchronous I/O finds its symbols there
+            sys.setdlopenflags(sys.getdlopenflags() | os.RTLD_GLOBAL)
+            load_op(op_builder.PinMemoryBuilder, deepspeed.__version__, cache)
         load_op(AsyncIOBuilder, deepspeed.__version__, cache)
     return deepspeed.__version__
 
