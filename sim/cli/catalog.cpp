@@ -18,8 +18,6 @@ namespace offsim::cli {
 namespace {
 
 using Align = Table::Align;
-const Place kCommandLine{"command line", 0, 0};
-
 Table::Style style_of(const CatalogOptions& options) {
   return {.indent = 0, .colour = options.terminal.style.colour};
 }

@@ -18,6 +18,7 @@
 #include "sim/cli/dag.h"
 #include "sim/cli/output.h"
 #include "sim/cli/predict.h"
+#include "sim/cli/question.h"
 #include "sim/cli/run.h"
 #include "sim/cli/validate.h"
 
@@ -34,8 +35,6 @@ constexpr const char* kShortHelp = R"(offsim predicts what one step of offloaded
 
 Every command has --help; offsim --help lists them.
 )";
-
-const Place kCommandLine{"command line", 0, 0};
 
 // A command: its flags, those that it cannot do without, and what it does.
 struct Command {

@@ -14,8 +14,6 @@ using study::on_command_line;
 
 namespace {
 
-const Place kCommandLine{"command line", 0, 0};
-
 std::vector<Given> names_of(const std::string& flag, const std::string& list) {
   std::vector<Given> names;
   for (std::size_t from = 0; from <= list.size();) {

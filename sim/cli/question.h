@@ -14,6 +14,8 @@
 
 namespace offsim::cli {
 
+inline const Place kCommandLine{"command line", 0, 0};  // of what is given there
+
 struct WorkFlags {
   std::optional<std::string> micro_batch, micro_batch_limit, sequence, accumulation, checkpointing,
       precision, loader_workers, loader_bandwidth, lora_rank, lora_targets, base,

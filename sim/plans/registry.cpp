@@ -3,11 +3,10 @@
 
 namespace offsim::plans {
 
-using Kind = OptionSpec::Kind;
-
 namespace {
 
 std::vector<OptionSpec> zero2_options() {
+  using Kind = OptionSpec::Kind;
   return {
       {"pin_memory", Kind::kFlag, "by version", "",
        "pinned host buffers: asynchronous copies at link rate, rounded to powers of two"},
@@ -36,6 +35,7 @@ std::vector<OptionSpec> zero2_options() {
 }
 
 std::vector<OptionSpec> megatrain_options() {
+  using Kind = OptionSpec::Kind;
   return {
       {"checkpoint_interval",
        Kind::kCount,
@@ -72,6 +72,7 @@ std::vector<OptionSpec> megatrain_options() {
 }  // namespace
 
 const std::vector<Plan>& registry() {
+  using Kind = OptionSpec::Kind;
   static const std::vector<Plan> kPlans{
       {"native",
        "everything on the GPU: no offload",

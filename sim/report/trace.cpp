@@ -32,8 +32,8 @@ constexpr int kResources = 1000;
 
 // JSON's spelling of a text, quotes included.
 std::string json_text(std::string_view text) {
-  using Json = nlohmann::json;
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  using nlohmann::json;
+  return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
 // Viewers keep whole nanoseconds and round what begins and what lasts each by itself: slices that

@@ -9,11 +9,6 @@ namespace offsim::runtime {
 
 namespace {
 
-template <class Id>
-std::size_t index(Id id) {
-  return static_cast<std::size_t>(id);
-}
-
 // Names here are ours: letters, digits, spaces, dots, brackets. Quotes and backslashes are escaped
 // all the same.
 std::string quoted(std::string_view text) {

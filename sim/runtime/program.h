@@ -18,6 +18,7 @@
 #include <iosfwd>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -29,6 +30,11 @@ namespace offsim::runtime {
 enum class Lane : std::uint32_t {};
 enum class Event : std::uint32_t {};
 enum class Buffer : std::uint32_t {};
+
+// An id or a name as a place in a list.
+template <class Id>
+requires std::is_enum_v<Id>
+constexpr std::size_t index(Id id) { return static_cast<std::size_t>(id); }
 enum class WorkId : std::uint32_t {};
 
 inline constexpr Lane kHost{0};

@@ -6,14 +6,7 @@
 
 namespace offsim::runtime {
 
-namespace {
-
-template <class Id>
-std::size_t index(Id id) {
-  return static_cast<std::size_t>(id);
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Recorder::Recorder(Rounding rounding, Half half) : rounding_(rounding) {
   program_.half = half;
