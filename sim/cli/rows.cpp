@@ -12,9 +12,9 @@ namespace offsim::cli {
 std::vector<report::ComparisonRow> predict_rows(const std::vector<study::Case>& cases,
                                                 std::optional<UsdPerHour> price,
                                                 const Terminal& terminal, std::ostream& err) {
-  using Clock = std::chrono::steady_clock;
+  using std::chrono::steady_clock;
   constexpr std::chrono::seconds kPatience{1};
-  const auto began = Clock::now();
+  const auto began = steady_clock::now();
   bool said = false;
   std::vector<report::ComparisonRow> rows;
   for (const study::Case& c : cases) {
@@ -29,7 +29,7 @@ std::vector<report::ComparisonRow> predict_rows(const std::vector<study::Case>& 
       row.published_tflops = c.published->tflops;
       row.published_from = c.published->from;
     }
-    if (terminal.progress && Clock::now() - began > kPatience) {
+    if (terminal.progress && steady_clock::now() - began > kPatience) {
       err << fmt::format("\r{} of {}", rows.size(), cases.size()) << std::flush;
       said = true;
     }
