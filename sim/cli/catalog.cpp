@@ -18,6 +18,7 @@ namespace offsim::cli {
 namespace {
 
 using Align = Table::Align;
+
 Table::Style style_of(const CatalogOptions& options) {
   return {.indent = 0, .colour = options.terminal.style.colour};
 }

@@ -20,7 +20,6 @@ constexpr std::int64_t kMostHeads = 100'000;
 constexpr std::int64_t kWidestFfn = 10'000'000;
 constexpr std::int64_t kMostTokens = 100'000'000;  // vocabulary
 constexpr std::int64_t kLongest = 1'000'000'000;   // positions, windows
-constexpr double kMostParameters = 1e14;           // keeps every count of bytes far inside int64
 
 // Only listed, never "did you mean": mixtral is no slip of mistral.
 constexpr std::string_view kSupported =

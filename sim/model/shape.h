@@ -1,7 +1,8 @@
 // The shape of a decoder-only transformer, read from a Hugging Face config.json.
 //
-// Everything that parameters, FLOPs and bytes depend on, and nothing else: no precision (that is
-// the workload's), no rotary scaling, no generation settings. All layers of a Shape are alike.
+// Everything that parameters, FLOPs and bytes depend on, and nothing else: no rotary scaling, no
+// generation settings, no precision (that is the workload's), but how adapters' frozen weights are
+// stored, which is with the adapters. All layers of a Shape are alike.
 // Symbols in formulas: L layers, h hidden, a heads, g kv_heads, p head_dim, f ffn, V vocabulary;
 // of mixtures E experts, k of them a token.
 //
@@ -36,6 +37,8 @@ enum class Architecture : std::uint8_t {
   kQwen2Moe,
   kQwen3Moe
 };
+inline constexpr double kMostParameters = 1e14;  // keeps every count of bytes far inside int64
+
 enum class Norm : std::uint8_t { kRms, kLayer };  // a layer norm has a bias, an RMS norm has none
 
 std::string_view to_string(Architecture architecture);  // "gpt2", as model_type spells it

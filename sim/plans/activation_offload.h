@@ -7,11 +7,10 @@
 //   streamed             both on a stream of their own (torchtune's OffloadActivations). Parameters
 //                        stay (a Linear saves a view of its weight, which does not), and so does
 //                        what is smaller than 1 KiB. A copy down starts when compute has come to
-// its
-//                        pack; five packs later compute waits for it and the tensor is dropped. A
-//                        copy up for a module starts when compute has finished the one before the
-//                        last: they overlap by one. What the first of a backward saved last is
-//                        still there
+//                        its pack; five packs later compute waits for it and the tensor is
+//                        dropped. A copy up for a module starts when compute has finished the one
+//                        before the last: they overlap by one. What the first of a backward saved
+//                        last is still there
 // PyTorch's cache keeps pinned blocks: each is taken once and used in every step. With
 // checkpointing it is the inputs of the layers that are saved under these hooks, since what a
 // recomputation saves is not. Left out: the Python of the hooks beyond a copy's.

@@ -53,8 +53,7 @@ class CoherentOffload {
         stores_(gpu.stream("stores")),
         parameters_(model::parameters(job.shape)) {
     gpu_.allocate(Space::kGpu, Bytes(2 * parameters_), "parameters");
-    gpu_.allocate(Space::kGpu, job.machine.framework.gpu_workspace.value,
-                  "workspace of matrix products");
+    place_workspace(job, gpu_);
     gpu_.allocate(Space::kPageable, Bytes(4 * parameters_), "master weights");
     if (!keeps_gradients_) {
       gpu_.allocate(Space::kPageable, Bytes(4 * parameters_), "gradients");

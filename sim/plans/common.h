@@ -48,6 +48,12 @@ inline std::int64_t frozen_width(const Job& job) {
   return job.workload.precision == Precision::kFp32 ? 4 : 2;
 }
 
+// What cuBLAS takes with the first product and keeps.
+inline void place_workspace(const Job& job, runtime::Recorder& gpu) {
+  gpu.allocate(runtime::Space::kGpu, job.machine.framework.gpu_workspace.value,
+               "workspace of matrix products");
+}
+
 // Parameters on the GPU, one block of each kind; quantised ones with their constants.
 inline void place_on_gpu(const Job& job, runtime::Recorder& gpu, std::int64_t trained_width) {
   const std::vector<model::Tensor> all = model::all_tensors(job.shape);
@@ -69,6 +75,11 @@ inline model::Work add_gradients(std::int64_t elements, std::size_t tensors, std
   return model::elementwise(
       sized("add gradients", elements, fmt::format("elements in {} tensors", tensors)), elements,
       3.0 * static_cast<double>(width), static_cast<int>(tensors));
+}
+
+// A tied head's share, so many bytes, into the embedding's gradient.
+inline model::Work add_tied_gradient(Bytes share) {
+  return model::elementwise("add tied gradient", share.value, 3, 1);
 }
 
 }  // namespace offsim::plans

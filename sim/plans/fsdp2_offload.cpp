@@ -57,8 +57,7 @@ class Fsdp2 {
         host_(job.options.flag("pin_memory") ? Space::kPinned : Space::kPageable),
         reduction_(gpu.stream("reduce-scatter")),
         trained_(model::trained(model::all_tensors(job.shape))) {
-    gpu_.allocate(Space::kGpu, job.machine.framework.gpu_workspace.value,
-                  "workspace of matrix products");
+    place_workspace(job, gpu_);
     const std::vector<Tensor> all = model::all_tensors(job.shape);
     if (const Bytes bytes = constants(all); bytes.value > 0) {
       gpu_.allocate(Space::kGpu, bytes, "constants of quantisation");

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "sim/plans/common.h"
+
 namespace offsim::plans {
 
 using model::Tensor;
@@ -183,7 +185,7 @@ void GpuModel::backward(const Run& run) {
   }
   run(Pass::kBackward, 0);
   if (tied) {
-    gpu_.launch(model::elementwise("add tied gradient", tied_bytes_, 3, 1));
+    gpu_.launch(add_tied_gradient(Bytes(tied_bytes_)));
     drop(tied);
   }
   run(Pass::kGradients, 0);

@@ -1,6 +1,6 @@
 // The model on the GPU, as autograd runs it: what forward and backward launch and what memory they
-// hold, micro-batch by micro-batch. Shared by the plans whose parameters stay on the GPU (native,
-// zero2-offload).
+// hold, micro-batch by micro-batch. Plans that run PyTorch's autograd are built around it, wherever
+// their parameters are.
 //
 // Forward: embedding, layers, head and loss; every layer leaves its saved tensors, or with full
 // checkpointing only its input. Backward: head, layers in reverse, embedding. With checkpointing a

@@ -127,7 +127,7 @@ class Megatrain {
     hold(Bytes(2 * (count(embedding_) + count(head_))), "embedding and head");
     hold(2 * layer_bytes(), "flat layer slots");
     hold(Bytes(templates() * layer_bytes().value), "layer templates");
-    hold(job_.machine.framework.gpu_workspace.value, "workspace of matrix products");
+    place_workspace(job_, gpu_);
   }
 
   // LOAD: the layer's flat block into its slot. The host waits until the slot's last copy is done.
@@ -347,7 +347,7 @@ class Megatrain {
     const Buffer gradients = hold(Bytes(2 * count(embedding_)), "embedding gradients");
     gpu_.launch(pieces_.embedding.backward);
     if (tied_gradient_) {
-      gpu_.launch(model::elementwise("add tied gradient", count(embedding_), 6, 1));
+      gpu_.launch(add_tied_gradient(Bytes(2 * shape_.vocabulary * shape_.hidden)));
       gpu_.free(*tied_gradient_);
       tied_gradient_.reset();
     }

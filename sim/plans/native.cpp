@@ -31,8 +31,7 @@ void record_native(const Job& job, Recorder& gpu, int steps) {
 
   GpuModel model(job, gpu, numerics_of(job.workload.precision, false));
   place_on_gpu(job, gpu, width);
-  gpu.allocate(Space::kGpu, job.machine.framework.gpu_workspace.value,
-               "workspace of matrix products");
+  place_workspace(job, gpu);
 
   for (int step = 0; step < steps; ++step) {
     std::vector<Buffer> gradients;

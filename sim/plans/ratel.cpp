@@ -155,8 +155,7 @@ class Ratel {
   Bytes place() {
     const std::int64_t n = model::parameters(shape_);
     block_ = model::layer_parameters(shape_);
-    gpu_.allocate(Space::kGpu, job_.machine.framework.gpu_workspace.value,
-                  "workspace of matrix products");
+    place_workspace(job_, gpu_);
     for (std::int64_t slot = 0; slot < kSlots; ++slot) {
       gpu_.allocate(Space::kGpu, Bytes(2 * block_), "slots of weights");
     }

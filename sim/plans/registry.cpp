@@ -83,7 +83,7 @@ const std::vector<Plan>& registry() {
        3},
       {"zero2-offload", "ZeRO-Offload: parameters on the GPU, gradients and optimizer on the CPU",
        "DeepSpeed stage 2, runtime/zero/stage_1_and_2.py; arXiv 2101.06840", zero2_options(),
-       check_zero2_offload, record_zero2_offload, 3},
+       check_zero2_offload, record_zero2_offload, 2},
       {"zenflow",
        "ZenFlow: important columns updated on the GPU each micro-batch, the rest on the CPU later",
        "DeepSpeed 0.19.6, runtime/zenflow; arXiv 2505.12242", zenflow_options(), check_zenflow,

@@ -173,8 +173,7 @@ void Stage3::choose_homes() {
 
 void Stage3::place() {
   const std::int64_t n = model::trained_parameters(job_.shape);
-  gpu_.allocate(Space::kGpu, job_.machine.framework.gpu_workspace.value,
-                "workspace of matrix products");
+  place_workspace(job_, gpu_);
   if (job_.options.flag("contiguous_gradients")) {
     gpu_.allocate(Space::kGpu, Bytes(2 * job_.options.count("reduce_bucket_size")),
                   "gradient bucket");

@@ -157,8 +157,7 @@ class SuperOffloadPaper {
         worker_(gpu.worker("optimizer")) {
     const std::int64_t n = model::parameters(job.shape);
     gpu.allocate(Space::kGpu, Bytes(2 * n), "parameters");
-    gpu.allocate(Space::kGpu, job.machine.framework.gpu_workspace.value,
-                 "workspace of matrix products");
+    place_workspace(job, gpu);
     if (job.workload.accumulation > 1) {
       gpu.allocate(Space::kGpu, Bytes(2 * n), "16-bit gradients");
     }

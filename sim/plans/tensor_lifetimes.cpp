@@ -129,7 +129,7 @@ class Lifetimes {
       if (number == head_) {
         heads_share_ = add("gradients", rounded(Bytes(bytes)), false);
       } else {
-        works.push_back(model::elementwise("add tied gradient", bytes, 3, 1));
+        works.push_back(add_tied_gradient(Bytes(bytes)));
       }
       uses.push_back(heads_share_);
     }

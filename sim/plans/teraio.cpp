@@ -188,8 +188,7 @@ class Teraio {
   }
 
   void place() {
-    gpu_.allocate(Space::kGpu, job_.machine.framework.gpu_workspace.value,
-                  "workspace of matrix products");
+    place_workspace(job_, gpu_);
     std::vector<bool> away(buffers_.size());
     for (std::size_t move = 0; move < plan_.moves.size(); ++move) {
       const Migration& m = plan_.moves[move];

@@ -42,8 +42,7 @@ class Torchao {
         drops_gradients_(job.options.flag("offload_gradients")),
         side_(gpu.stream("side")) {
     place_on_gpu(job, gpu, width_);
-    gpu_.allocate(Space::kGpu, job.machine.framework.gpu_workspace.value,
-                  "workspace of matrix products");
+    place_workspace(job, gpu_);
     for (const Tensor& tensor : model::trained(model::all_tensors(job.shape))) {
       const std::int64_t n = tensor.numel();
       if (is_small(n)) {

@@ -22,8 +22,8 @@
 // that copy into a new temporary and sends it, blocking; then unscales and submits. What is shared
 // with the process is pinned no more, its pinned blocks stay cached: gradients leave by pageable
 // copies.
-// Left out: stage 3, `offload` of the selective states, auto_ratio, several GPUs, memory of the
-// second process itself.
+// Left out: stage 3, zeroing m and v at a choice, `offload` of the selective states, auto_ratio,
+// several GPUs, memory of the second process itself.
 #include <algorithm>
 #include <cmath>
 #include <deque>

@@ -105,16 +105,12 @@ void Zero2Gradients::send(std::int64_t n) {
     gpu_.copy_d2h(reduction_, settings_.host, Bytes(2 * n), what);
   }
   if (last_ && !settings_.in_16_bits) {
-    // Of the stream that uses them: the next one takes their place in issue order.
-    const auto temporary = [&](std::int64_t bytes) {
-      gpu_.free(gpu_.allocate(Space::kGpu, Bytes(bytes * n), "gradient temporaries"));
-    };
-    temporary(8);
+    // The norm's temporaries take 8 bytes an element, the check's 11, the cast's 4: one after the
+    // other, in the same place.
+    gpu_.free(gpu_.allocate(Space::kGpu, Bytes(11 * n), "gradient temporaries"));
     gpu_.launch(norm_in_double(n), reduction_);
-    temporary(11);
     gpu_.launch(check_finite(n), reduction_);
     gpu_.sync(reduction_);  // Python tests the answer
-    temporary(4);
     gpu_.launch(cast_to_fp32(n), reduction_);
     gpu_.copy_d2h(reduction_, fp32_host_, Bytes(4 * n), "fp32 gradients");
   }
@@ -123,8 +119,7 @@ void Zero2Gradients::send(std::int64_t n) {
 void place_zero2(const Job& job, Recorder& gpu, Space master, Space host, bool staging) {
   const std::int64_t n = model::trained_parameters(job.shape);
   place_on_gpu(job, gpu, 2);
-  gpu.allocate(Space::kGpu, job.machine.framework.gpu_workspace.value,
-               "workspace of matrix products");
+  place_workspace(job, gpu);
   gpu.allocate(master, Bytes(4 * n), "fp32 master");
   if (staging) {
     gpu.allocate(host, Bytes(2 * n), "16-bit staging copy");

@@ -41,6 +41,7 @@ Json scenario_json(const plans::Job& job) {
   for (const plans::OptionSpec& spec : job.plan->options) {
     options[std::string(spec.name)] = option_json(job.options, spec);
   }
+  const bool adapters = job.shape.adapters.any();
   return {{"model", job.shape.name},
           {"parameters", model::parameters(job.shape)},
           {"active_parameters", model::active_parameters(job.shape)},
@@ -54,8 +55,8 @@ Json scenario_json(const plans::Job& job) {
           {"activation_offload", to_string(work.activation_offload)},
           {"precision", to_string(work.precision)},
           {"lora_rank", job.shape.adapters.rank},
-          {"lora_targets", model::to_string(job.shape.adapters.targets)},
-          {"base", model::to_string(job.shape.adapters.base)},
+          {"lora_targets", adapters ? Json(model::to_string(job.shape.adapters.targets)) : Json()},
+          {"base", adapters ? Json(model::to_string(job.shape.adapters.base)) : Json()},
           {"phase_sync", work.phase_sync},
           {"loader_workers", work.loader_workers},
           {"loader_bandwidth", work.loader_bandwidth.value},

@@ -5,7 +5,11 @@
 #include <array>
 #include <ostream>
 
+#include "sim/engine/graph.h"
+
 namespace offsim::runtime {
+
+using engine::index;
 
 namespace {
 

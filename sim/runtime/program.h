@@ -10,6 +10,8 @@
 // lane reaches them, except that a free with `used_by` waits until that lane has done what was
 // issued to it so far (PyTorch's record_stream).
 //
+// Texts of calls are kept by the program that holds them.
+//
 // Written as JSON lines (schema offsim.program/1, write_program) it can be priced on another
 // machine or executed for real.
 #pragma once
@@ -18,11 +20,12 @@
 #include <iosfwd>
 #include <optional>
 #include <string>
-#include <type_traits>
+#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "sim/base/units.h"
+#include "sim/engine/interner.h"
 #include "sim/model/work.h"
 
 namespace offsim::runtime {
@@ -30,11 +33,6 @@ namespace offsim::runtime {
 enum class Lane : std::uint32_t {};
 enum class Event : std::uint32_t {};
 enum class Buffer : std::uint32_t {};
-
-// An id or a name as a place in a list.
-template <class Id>
-requires std::is_enum_v<Id>
-constexpr std::size_t index(Id id) { return static_cast<std::size_t>(id); }
 enum class WorkId : std::uint32_t {};
 
 inline constexpr Lane kHost{0};
@@ -67,19 +65,19 @@ struct Copy {
   bool blocking;
   std::optional<Buffer> into;  // pageable and written for the first time: the driver, one thread,
                                // faults its pages in
-  std::string what;            // "weights", "gradients": for labels
+  std::string_view what;       // "weights", "gradients": for labels
   Mover mover = Mover::kEngine;
 };
 
 // A CPU kernel over `elements` numbers in `calls` equal calls, one after the other, on a thread.
 struct CpuWork {
   Lane thread;
-  std::string kernel;     // a name of the framework's table: "adam_deepspeed_f32"
-  std::int64_t elements;  // in all
+  std::string_view kernel;  // a name of the framework's table: "adam_deepspeed_f32"
+  std::int64_t elements;    // in all
   std::int64_t calls;
   std::int32_t threads;        // 0: all cores
   std::optional<Buffer> into;  // written for the first time by this kernel when its pages are fresh
-  std::string what;            // "Adam", "clip", "refresh": for labels and causes
+  std::string_view what;       // "Adam", "clip", "refresh": for labels and causes
 };
 
 // One request to the drive on an asynchronous I/O handle: requests of a handle are done in order,
@@ -92,7 +90,7 @@ struct Io {
   std::int64_t bytes;
   std::int64_t in_flight;
   bool to_gpu;
-  std::string what;
+  std::string_view what;
 };
 
 // The host thread is busy in Python and launches nothing: an optimizer goes through its tensors, a
@@ -110,7 +108,7 @@ enum class HostTask : std::uint8_t {
 struct HostBusy {
   HostTask task;
   std::int64_t count;
-  std::string what;
+  std::string_view what;
 };
 
 struct Record {
@@ -128,7 +126,7 @@ struct Allocate {
   Buffer buffer;
   Space space;
   std::int64_t bytes;  // as the allocator rounds them
-  std::string tag;
+  std::string_view tag;
 };
 struct Free {
   Lane issuer;
@@ -157,6 +155,7 @@ struct Program {
   std::vector<LaneInfo> lanes;     // by Lane; the first two are the host and the compute stream
   std::vector<model::Work> works;  // by WorkId
   std::vector<Call> calls;
+  engine::Interner texts;  // of the calls
   std::uint32_t events = 0;
   std::uint32_t buffers = 0;
   std::int64_t steps = 0;  // EndStep calls

@@ -3,10 +3,11 @@
 #include <utility>
 
 #include "sim/base/error.h"
+#include "sim/engine/graph.h"
 
 namespace offsim::runtime {
 
-namespace {}  // namespace
+using engine::index;
 
 Recorder::Recorder(Rounding rounding, Half half) : rounding_(rounding) {
   program_.half = half;
@@ -52,13 +53,13 @@ void Recorder::copy(Copy call) {
 void Recorder::copy_h2d(Lane stream, Space from, Bytes bytes, std::string_view what,
                         CopyOptions options) {
   copy({stream, from, Space::kGpu, bytes.value, options.pieces, options.blocking, options.into,
-        std::string(what), options.mover});
+        program_.texts.keep(what), options.mover});
 }
 
 void Recorder::copy_d2h(Lane stream, Space to, Bytes bytes, std::string_view what,
                         CopyOptions options) {
   copy({stream, Space::kGpu, to, bytes.value, options.pieces, options.blocking, options.into,
-        std::string(what), options.mover});
+        program_.texts.keep(what), options.mover});
 }
 
 namespace {
@@ -95,11 +96,11 @@ void Recorder::io(Io call) {
 }
 
 void Recorder::read(Lane queue, Bytes bytes, Bytes in_flight, std::string_view what, bool to_gpu) {
-  io({queue, false, bytes.value, in_flight.value, to_gpu, std::string(what)});
+  io({queue, false, bytes.value, in_flight.value, to_gpu, program_.texts.keep(what)});
 }
 
 void Recorder::write(Lane queue, Bytes bytes, Bytes in_flight, std::string_view what, bool to_gpu) {
-  io({queue, true, bytes.value, in_flight.value, to_gpu, std::string(what)});
+  io({queue, true, bytes.value, in_flight.value, to_gpu, program_.texts.keep(what)});
 }
 
 void Recorder::cpu(std::string_view kernel, std::int64_t elements, std::string_view what,
@@ -107,12 +108,13 @@ void Recorder::cpu(std::string_view kernel, std::int64_t elements, std::string_v
   const LaneKind kind = program_.lanes.at(index(options.thread)).kind;
   SIM_ASSERT(kind == LaneKind::kHostThread || kind == LaneKind::kWorker,
              "CPU work runs on a thread");
-  program_.calls.emplace_back(CpuWork{options.thread, std::string(kernel), elements, options.calls,
-                                      options.threads, options.into, std::string(what)});
+  program_.calls.emplace_back(CpuWork{options.thread, program_.texts.keep(kernel), elements,
+                                      options.calls, options.threads, options.into,
+                                      program_.texts.keep(what)});
 }
 
 void Recorder::host_busy(HostTask task, std::int64_t count, std::string_view what) {
-  program_.calls.emplace_back(HostBusy{task, count, std::string(what)});
+  program_.calls.emplace_back(HostBusy{task, count, program_.texts.keep(what)});
 }
 
 Event Recorder::record(Lane lane) {
@@ -138,7 +140,8 @@ Buffer Recorder::allocate_exact(Space space, Bytes bytes, std::string_view tag, 
   SIM_ASSERT(bytes.value >= 0, "a buffer has a size");
   const Buffer buffer{program_.buffers++};
   sizes_.push_back(bytes.value);
-  program_.calls.emplace_back(Allocate{issuer, buffer, space, bytes.value, std::string(tag)});
+  program_.calls.emplace_back(
+      Allocate{issuer, buffer, space, bytes.value, program_.texts.keep(tag)});
   return buffer;
 }
 

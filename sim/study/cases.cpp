@@ -245,15 +245,14 @@ std::int64_t most_micro_batches(const GivenWorkload& w) {
 
 // In floating point, because the exact count could overflow.
 void refuse_absurd_adapters(const model::Shape& shape, const GivenWorkload& given) {
-  constexpr double kMost = 1e14;  // as of a model's parameters
   const auto d = [](std::int64_t v) { return static_cast<double>(v); };
   const double widths =
       7 * d(shape.hidden) + 2 * d(shape.query_width()) + 2 * d(shape.kv_width()) + 3 * d(shape.ffn);
   const double most = d(shape.layers) * d(shape.adapters.rank) * widths;
-  if (most > kMost) {
+  if (most > model::kMostParameters) {
     throw InputError(given.lora_rank->place,
                      fmt::format("adapters of that rank have up to {:.3g} parameters", most),
-                     fmt::format("expected at most {:g}", kMost));
+                     fmt::format("expected at most {:g}", model::kMostParameters));
   }
 }
 

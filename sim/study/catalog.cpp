@@ -110,8 +110,13 @@ model::Shape Catalog::model(const std::string& name, const Place& asked_at) cons
   const std::string path = "models/" + name + ".json";
   const auto text = read(path);
   if (!text) {
+    // They are too many for one line.
+    const std::string near = nearest(name, model_names());
     throw InputError(asked_at, fmt::format("there is no model '{}'", name),
-                     suggest(name, model_names(), fmt::format("a path such as ./{}.json", name)));
+                     near.empty() ? fmt::format("expected one that offsim catalog models lists, or "
+                                                "a path such as ./{}.json",
+                                                name)
+                                  : fmt::format("did you mean '{}'?", near));
   }
   return model::read_config(parse_document(*text, place_of(path), Syntax::kJson), name);
 }

@@ -231,6 +231,7 @@ TEST_F(BadInput, NamesOfTheCatalog) {
       {kAsk + "native,native", "predict takes one plan and one machine"},
       {kAsk + "native,", "has an empty name"},
       {kModel + "gpt3", "no model 'gpt3'; did you mean 'gpt2'?"},
+      {kModel + "unheard-of", "expected one that offsim catalog models lists, or a path such as "},
       {kModel + "qwen2.5-8b", "did you mean 'qwen2.5-"},
       {kHardware + "h200-pci5", "no machine 'h200-pci5'; did you mean 'h200-pcie5'?"},
       {kHardware + "h200-pcie5,gh200-480gb", "predict takes one plan and one machine"},

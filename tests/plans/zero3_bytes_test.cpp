@@ -130,9 +130,10 @@ TEST_P(Zero3Bytes, OfTheDrive) {
 // Elements by kernel, in the last step.
 std::map<std::string, std::int64_t> cpu_kernels(const Job& of) {
   std::map<std::string, std::int64_t> elements;
-  for (const Call& call : step_of(recorded(of))) {
+  const runtime::Program program = recorded(of);
+  for (const Call& call : step_of(program)) {
     if (const auto* work = std::get_if<runtime::CpuWork>(&call)) {
-      elements[work->kernel] += work->elements;
+      elements[std::string(work->kernel)] += work->elements;
     }
   }
   return elements;
