@@ -46,7 +46,9 @@ TORCH_CASES = {
     "torchao-bf16-b8": case("torchao-offload", b=8, precision="bf16"),
     "torchao-mixed-b8": case("torchao-offload", b=8),
     "fsdp2-b1-s512": case("fsdp2-offload", b=1, s=512, fused=True),
+    "fsdp2-b8": case("fsdp2-offload", b=8, fused=True),
     "fsdp2-b8-k2": case("fsdp2-offload", b=8, k=2, fused=True),
+    "fsdp2-b4-ckpt-3b": case("fsdp2-offload", b=4, ckpt=True, model="llama-3b-28x3072", fused=True),
     "lora-b8": case("native", b=8, precision="bf16", lora=16),
     "lora-b8-ckpt": case("native", b=8, precision="bf16", ckpt=True, lora=16),
     "save-on-cpu-b2": case("native", b=2, precision="bf16", save_on_cpu=True),
@@ -107,6 +109,11 @@ def repeats(system, batches, synchronise, count):
                 gpu_peak=torch.cuda.max_memory_allocated(), gpu_peak_reserved=torch.cuda.max_memory_reserved())
 
 
+def torch_device(rank):
+    import torch
+    torch.cuda.set_device(rank)
+
+
 def kib_of(path, key):
     with open(path, encoding="utf-8") as f:
         return next((int(line.split()[1]) for line in f if line.startswith(key + ":")), 0)
@@ -133,9 +140,10 @@ def run_case(name, c, most, emit):
     batches = [torch.randint(0, vocabulary, (c["b"], c["s"]), device=DEV) for _ in range(c["k"])]
     t1 = time.time()
     warm = [timed_step(system, batches, True)[0] for _ in range(2)]
-    if most > 2 and warm[-1] < 7:
+    alone = os.environ["WORLD_SIZE"] == "1"  # ranks must take as many steps as one another
+    if most > 2 and (warm[-1] < 7 or not alone):
         warm.append(timed_step(system, batches, True)[0])
-    count = 8 if "zenflow" in name else 1 if warm[-1] > 7 else min(most, 2 if warm[-1] > 2.5 else 4)
+    count = most if not alone else 8 if "zenflow" in name else 1 if warm[-1] > 7 else min(most, 2 if warm[-1] > 2.5 else 4)
     separate = repeats(system, batches, True, count)
     free = repeats(system, batches, False, count)
     emit(kind="step", id=name, **c, setup_s=round(t1 - t0, 1), warm_up_s=warm, synchronised=separate, free=free,
@@ -198,9 +206,11 @@ def main():
     parser.add_argument("--repeats", type=int, default=4, help="steps of each kind after the warm-up, at most")
     parser.add_argument("--build", action="store_true", help="compile what DeepSpeed needs and stop")
     parser.add_argument("--nvme", action="store_true", help="compile and load asynchronous I/O too")
+    parser.add_argument("--ranks", type=int, default=1, help="GPUs; each rank has its share of the cores and writes a record")
     parser.add_argument("--here", default="", help="run one case in this process")
     args = parser.parse_args()
-    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
+    if "RANK" not in os.environ:  # else this is one of several
+        os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="29500")
 
     version = ""
     if args.deepspeed:
@@ -213,8 +223,11 @@ def main():
     import transformers.models.llama.modeling_llama  # noqa: F401  here, so that no case pays for it
 
     import offload_hooks
+    from measure_ranks import start_ranks
 
     def emit(**record):
+        if args.ranks > 1:
+            record.update(ranks=args.ranks, rank=int(os.environ["RANK"]))
         with open(args.out, "a", encoding="utf-8") as f:
             f.write(json.dumps(record) + "\n")
 
@@ -224,6 +237,7 @@ def main():
     for c in cases.values():
         c.update(deepspeed=version, **(dict(models=args.models) if args.models else {}))
     if args.here:
+        torch_device(int(os.environ["LOCAL_RANK"]))
         tasks[args.here]()
         return
     chosen = [name for glob in args.cases.split(",") for name in tasks if fnmatch.fnmatch(name, glob)]
@@ -235,7 +249,10 @@ def main():
             continue
         os.environ["MASTER_PORT"] = str(29501 + i)
         t = time.time()
-        ok = in_child(name, tasks[name], args.limit)
+        if args.ranks > 1:
+            ok = start_ranks(args.ranks, [*sys.argv, "--here", name], 29501 + i)
+        else:
+            ok = in_child(name, tasks[name], args.limit)
         if not ok:
             emit(kind="failed", id=name, deepspeed=version)
         print(f"{time.time() - t_begin:6.1f} s  {name}: {'ok' if ok else 'FAILED'} in {time.time() - t:.1f} s", flush=True)

@@ -1,4 +1,4 @@
-"""Host seconds that DeepSpeed's hooks add, on a model so narrow that the GPU always waits for the host.
+"""Host seconds that the hooks of DeepSpeed and of FSDP2 add, on a model so narrow that the GPU always waits for the host.
 
 The same Llama (hidden 256, one sequence of 128 tokens) of 8 and of 24 layers under plain PyTorch in bf16 and under ZeRO: the
 difference of two lengths is a layer's cost, the difference of two systems what the hooks of a layer cost. Under ZeRO-3 all
@@ -95,17 +95,18 @@ class Watch:
 
 def measure(name, options, layers, version, emit):
     from offload_systems import DEV, make
-    c = dict(system="native" if options is None else "deepspeed", precision="bf16", b=1, s=128, k=1, options=options or {},
+    system = "fsdp2-offload" if "fsdp2" in name else "native" if options is None else "deepspeed"
+    c = dict(system=system, precision="bf16", b=1, s=128, k=1, options=options or {},
              config=dict(NARROW, num_hidden_layers=layers))
-    system = make(c)
+    model = make(c)
     ids = torch.randint(0, 512, (c["b"], c["s"]), device=DEV)
-    modules = sum(1 for _ in system.model.modules())
-    parameters = sum(1 for _ in system.model.parameters())
-    phases(system, ids, 3)
-    record = phases(system, ids, 9)
-    if options is not None:
+    modules = sum(1 for _ in model.model.modules())
+    parameters = sum(1 for _ in model.model.parameters())
+    phases(model, ids, 3)
+    record = phases(model, ids, 9)
+    if system == "deepspeed":
         with Watch() as watch:
-            phases(system, ids, 2)  # four steps
+            phases(model, ids, 2)  # four steps
         record["methods"] = watch.table(4)
     emit(kind="hooks", id=name, deepspeed=version, layers=layers, modules=modules, parameters=parameters, options=options,
          **record)
@@ -113,7 +114,7 @@ def measure(name, options, layers, version, emit):
 
 def tasks(version, emit):
     """One task a variant: both lengths in one process."""
-    variants = VARIANTS if version else {"plain": None}
+    variants = VARIANTS if version else {"plain": None, "fsdp2": None}
 
     def task(name, options):
         for layers in LAYERS:

@@ -157,11 +157,12 @@ class CpuOffloadOptimizer(Native):
 
 def init_process_group():
     import torch.distributed as dist
-    dist.init_process_group("cpu:gloo,cuda:nccl" if DEV == "cuda" else "gloo", rank=0, world_size=1)
+    if not dist.is_initialized():
+        dist.init_process_group("cpu:gloo,cuda:nccl" if DEV == "cuda" else "gloo")
 
 
 class Fsdp2(Native):
-    """fully_shard of each layer and the root with CPUOffloadPolicy, one GPU. Option fused: the CPU AdamW's kernel."""
+    """fully_shard of each layer and the root with CPUOffloadPolicy. Option fused: the CPU AdamW's kernel."""
 
     def __init__(self, case):
         from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
@@ -222,7 +223,7 @@ def deepspeed_config(case):
 
 
 class DeepSpeed:
-    """deepspeed.initialize on one GPU. Options are those of zero_optimization, and gradient_clipping (1.0).
+    """deepspeed.initialize. Options are those of zero_optimization, and gradient_clipping (1.0).
 
     CPU Adam where offload_optimizer is given, PyTorch's fused AdamW on the GPU else.
     """

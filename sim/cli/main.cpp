@@ -50,6 +50,7 @@ void add_work_flags(CLI::App* app, WorkFlags& work) {
       ->type_name("N");
   app->add_option("--sequence", work.sequence, "tokens a sequence (1024)")->type_name("S");
   app->add_option("--accumulation", work.accumulation, "micro-batches a step (1)")->type_name("K");
+  app->add_option("--gpus", work.gpus, "data-parallel ranks on one host (1)")->type_name("N");
   app->add_option("--checkpointing", work.checkpointing, "none or full (none)")->type_name("C");
   app->add_option("--activation-offload", work.activation_offload,
                   "none, save_on_cpu, save_on_cpu_pinned, streamed")

@@ -101,6 +101,9 @@ std::string work_flags(const plans::Job& job) {
   if (work.accumulation != usual.accumulation) {
     out += fmt::format(" --accumulation {}", work.accumulation);
   }
+  if (work.gpus != usual.gpus) {
+    out += fmt::format(" --gpus {}", work.gpus);
+  }
   if (work.checkpointing != usual.checkpointing) {
     out += fmt::format(" --checkpointing {}", plans::to_string(work.checkpointing));
   }
@@ -156,7 +159,8 @@ study::Scenario scenario_of(const std::string& model, const std::string& machine
                        give(flags.lora_rank),
                        give(flags.lora_targets),
                        give(flags.base),
-                       give(flags.activation_offload)};
+                       give(flags.activation_offload),
+                       give(flags.gpus)};
   if (flags.phase_sync) {
     scenario.workload.phase_sync = on_command_line("true");
   }

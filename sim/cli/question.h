@@ -18,7 +18,7 @@ inline const Place kCommandLine{"command line", 0, 0};  // of what is given ther
 
 struct WorkFlags {
   std::optional<std::string> micro_batch, micro_batch_limit, sequence, accumulation, checkpointing,
-      precision, loader_workers, loader_bandwidth, lora_rank, lora_targets, base,
+      precision, gpus, loader_workers, loader_bandwidth, lora_rank, lora_targets, base,
       activation_offload;
   bool phase_sync = false;
   std::vector<std::string> set;  // plan.knob=value

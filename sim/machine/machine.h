@@ -118,6 +118,11 @@ struct Framework {
   Known<Seconds> module_hook_early;      // the same before 0.18
   Known<Seconds> gradient_hook;          // of its hook on a gradient, beside what it launches
   Known<Seconds> step_tensor;            // of its step, a parameter
+  Known<Seconds> unshard_tensor;         // of FSDP2 before a module, a parameter, beside its calls
+  Known<Seconds> reduce_tensor;          // of FSDP2 after a backward, a parameter
+  Known<Seconds> collective_call;        // host seconds of a collective of several GPUs
+  Known<Seconds> collective;             // of it on the GPU, beside its bytes
+  Known<double> collective_share;        // of `peer`, that all-gather and reduce-scatter reach
   int launch_queue = 0;                  // kernels that the host can run ahead
   Known<Bytes> gpu_rounding;             // of the GPU allocator
   Known<Bytes> gpu_workspace;            // of the matrix library, allocated with the first product

@@ -112,6 +112,11 @@ Framework read_framework(View map, FigureReader& figures) {
   f.module_hook_early = figures.time(map, "module_hook_early");
   f.gradient_hook = figures.time(map, "gradient_hook");
   f.step_tensor = figures.time(map, "step_tensor");
+  f.unshard_tensor = figures.time(map, "unshard_tensor");
+  f.reduce_tensor = figures.time(map, "reduce_tensor");
+  f.collective_call = figures.time(map, "collective_call");
+  f.collective = figures.time(map, "collective");
+  f.collective_share = figures.fraction(map, "collective_share");
   f.launch_queue = static_cast<int>(map.integer("launch_queue", 1, 1'000'000));
   f.gpu_rounding = figures.bytes(map, "gpu_rounding");
   if (f.gpu_rounding.value > Bytes(kGiB)) {

@@ -8,6 +8,31 @@
 
 namespace offsim::plans {
 
+namespace {
+
+void check_gpus(const Job& job) {
+  const std::int64_t gpus = job.workload.gpus;
+  if (gpus == 1) {
+    return;
+  }
+  if (!job.plan->several_gpus) {
+    throw InputError({}, fmt::format("{} is modelled on one GPU", job.plan->name),
+                     "expected gpus 1, or fsdp2-offload");
+  }
+  if (gpus > job.machine.gpus) {
+    throw InputError(
+        {}, fmt::format("gpus is {}, and {} has {}", gpus, job.machine.name, job.machine.gpus),
+        "expected as many or fewer, or a machine with more");
+  }
+  if (!job.machine.peer) {
+    throw InputError(
+        {}, fmt::format("nothing joins the GPUs of {}", job.machine.name),
+        "expected a machine with 'peer': collectives through the host are not modelled");
+  }
+}
+
+}  // namespace
+
 std::vector<std::string> check_question(const Job& job) {
   std::vector<std::string> warnings;
   const model::Shape& shape = job.shape;
@@ -27,9 +52,11 @@ std::vector<std::string> check_question(const Job& job) {
         fmt::format("activation_offload frees nothing: it copies within the one memory of {}",
                     job.machine.name));
   }
-  if (job.machine.gpus > 1) {
-    warnings.push_back(fmt::format("one of the {} GPUs of {}, with all of its host",
-                                   job.machine.gpus, job.machine.name));
+  check_gpus(job);
+  if (const std::int64_t used = job.workload.gpus; used < job.machine.gpus) {
+    warnings.push_back(fmt::format("{} of the {} GPUs of {}, with all of its host",
+                                   used == 1 ? "one" : std::to_string(used), job.machine.gpus,
+                                   job.machine.name));
   }
   return warnings;
 }

@@ -12,7 +12,8 @@ namespace offsim::plans {
 
 // What no plan models, or nothing comes of, and the question asks for: a sequence beyond what the
 // model declares, a sliding window shorter than the sequence, activations in the host memory of a
-// machine that has one memory, several GPUs.
+// machine that has one memory, fewer GPUs than the machine has. Throws InputError for more of them
+// than it has, or than the plan models.
 std::vector<std::string> check_question(const Job& job);
 
 // Throws InputError when the workload's precision is another; `expected` names these, and why.

@@ -1,9 +1,10 @@
-// fsdp2-offload: PyTorch's fully_shard on every layer and the root with CPUOffloadPolicy, one GPU
+// fsdp2-offload: PyTorch's fully_shard on every layer and the root with CPUOffloadPolicy
 // (source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py,
 // _fsdp_param.py).
 //
-// Host, bytes a parameter: fp32 parameters 4 and gradients 4, pinned tensor by tensor and rounded
-// to powers of two; Adam's m and v 8, pageable, from the first step on. Without pin_memory
+// d GPUs, one process each; a shard is a d-th of a tensor's rows, rounded up.
+// Host, bytes a shard's parameter: fp32 parameters 4 and gradients 4, pinned tensor by tensor and
+// rounded to powers of two; Adam's m and v 8, pageable, from the first step on. Without pin_memory
 // parameters are pageable, and so are gradients: new blocks in every step, given back by zero_grad.
 // With precision bf16 all of these are 2 bytes a number. Frozen parameters (adapters) have no
 // gradient and no states, and stay the 16-bit numbers as which they were loaded: they cross as 2
@@ -11,20 +12,30 @@
 // only the numbers are sharded and come, half a byte each; their constants stay on the GPU.
 // GPU: the groups' 16-bit parameters. The root group (embedding, final norm, head) stays from its
 // unshard until the end of the backward; a layer's are freed after its forward and its backward.
-// Unshard, on one GPU: on the *compute* stream, so nothing of it overlaps compute, and prefetching
+// Unshard, one GPU: on the *compute* stream, so nothing of it overlaps compute, and prefetching
 // has no effect: tensor by tensor H2D of 4 B a parameter, a cast to 16 bits and one more copy.
+// Unshard, d GPUs, what the host issues before it waits for anything: on the copy-in stream tensor
+// by tensor H2D of 4 B a shard's parameter, a cast, and one copy into this rank's part of the
+// gathered bytes; on the all-gather stream the all-gather. Then compute waits and copies them out
+// into the parameters. The two streams wait for the copy-out before they take the next group, but
+// one: in forward they wait for that of the group before when the host has already issued this
+// one's (implicit prefetch: a layer's weights come while the layer before computes, and its bytes
+// are kept until the next copy-out); in backward the host issues the next group's right after a
+// copy-out (explicit prefetch).
 // Backward of a group: unshard again, (recompute,) backward, parameters freed; then compute waits
 // for the reduce-scatter of the group before, not for its copies, and copies the gradients in; on
-// the reduce-scatter stream they are copied in place of the reduce-scatter, cast to the parameters'
-// type and sent, 4 B a parameter, tensor by tensor, not blocking. From the second micro-batch on
+// the reduce-scatter stream they are reduced (one GPU: copied), cast to the parameters' type and
+// sent, 4 B a shard's parameter, tensor by tensor, not blocking. From the second micro-batch on
 // every copy blocks, into a new pageable temporary, and the CPU adds it (12 B).
 // At the end of the backward the host waits for all of that. Then, the GPU idle: clip (norms on one
 // core, and a scaling), AdamW: fused 28 B a parameter, one call a tensor; for-loop about 80 B,
 // which makes and drops two temporaries of every tensor. Nothing goes back: the next unshard reads
 // it. Blocks of the reduce-scatter stream are its own, so that they are free as soon as the host
 // drops them: no record_stream.
-// H2D bytes a parameter: 8 a micro-batch for the layers, 4 for the root; D2H 4 a micro-batch.
-// Left out: more GPUs, reshard_after_forward false, set_requires_gradient_sync.
+// H2D bytes a shard's parameter: 8 a micro-batch for the layers, 4 for the root; D2H 4 a
+// micro-batch; between the GPUs 2 (d - 1) / d a parameter, for each of these.
+// Left out: reshard_after_forward false, set_requires_gradient_sync, the all-reduce of clipping's
+// one number, several hosts.
 #include <utility>
 
 #include "sim/plans/checks.h"
@@ -55,18 +66,23 @@ class Fsdp2 {
         width_(job.workload.precision == Precision::kBf16 ? 2 : 4),
         fused_(job.options.flag("fused")),
         host_(job.options.flag("pin_memory") ? Space::kPinned : Space::kPageable),
+        ranks_(static_cast<int>(job.workload.gpus)),
         reduction_(gpu.stream("reduce-scatter")),
-        trained_(model::trained(model::all_tensors(job.shape))) {
+        trained_(shards(model::trained(model::all_tensors(job.shape)))) {
+    if (ranks_ > 1) {
+      copy_in_ = gpu.stream("copy-in");
+      gather_ = gpu.stream("all-gather");
+    }
     place_workspace(job, gpu_);
     const std::vector<Tensor> all = model::all_tensors(job.shape);
     if (const Bytes bytes = constants(all); bytes.value > 0) {
       gpu_.allocate(Space::kGpu, bytes, "constants of quantisation");
     }
     for (const Tensor& tensor : all) {
-      gpu_.allocate(host_, numbers(tensor, {width_, 2}), "parameters");
+      gpu_.allocate(host_, numbers(shard(tensor), {width_, 2}), "parameters");
       if (host_ == Space::kPinned &&
           tensor.trained) {  // PyTorch's cache of pinned blocks keeps them between steps
-        gpu_.allocate(host_, Bytes(width_ * tensor.numel()), "gradients");
+        gpu_.allocate(host_, Bytes(width_ * shard(tensor).numel()), "gradients");
       }
     }
   }
@@ -78,8 +94,11 @@ class Fsdp2 {
     for (std::int64_t micro = 0; micro < job_.workload.accumulation; ++micro) {
       first_micro_ = micro == 0;
       enter(job_, gpu_, Phase::kForward);
+      forward_ = true;
       root_ = unshard(root_tensors());
       model_.forward(run);
+      drop_last_gather();
+      forward_ = false;
       enter(job_, gpu_, Phase::kBackward);
       model_.backward(run);
       reduce(model::trained(root_tensors()), root_, root_gradients_);
@@ -89,8 +108,7 @@ class Fsdp2 {
     }
     enter(job_, gpu_, Phase::kOptimizer);
     if (first) {
-      gpu_.allocate(Space::kPageable, Bytes(2 * width_ * model::trained_parameters(job_.shape)),
-                    "Adam states");
+      gpu_.allocate(Space::kPageable, Bytes(2 * width_ * count(trained_)), "Adam states");
     }
     optimizer_step();
     for (const Buffer gradient : pageable_gradients_) {  // zero_grad
@@ -111,30 +129,119 @@ class Fsdp2 {
     return tensors;
   }
 
-  // wait_for_unshard at world size 1: each parameter comes as it is stored, is cast and copied.
+  // fully_shard cuts a tensor's rows; the first ranks have one more where they do not divide.
+  Tensor shard(Tensor tensor) const {
+    tensor.rows = (tensor.rows + ranks_ - 1) / ranks_;
+    return tensor;
+  }
+  std::vector<Tensor> shards(std::vector<Tensor> tensors) const {
+    for (Tensor& tensor : tensors) {
+      tensor = shard(std::move(tensor));
+    }
+    return tensors;
+  }
+
+  void hooks(runtime::HostTask task, const std::vector<Tensor>& tensors) {
+    gpu_.host_busy(task, std::ssize(tensors), "FSDP2's hooks");
+  }
+
+  // A shard as it is stored comes, and is cast.
+  Buffer bring(const Tensor& shard, Lane stream) {
+    const Bytes bytes = numbers(shard, {width_, 2});
+    const Buffer stored = gpu_.allocate(Space::kGpu, bytes, "parameters in transit");
+    gpu_.copy_h2d(stream, host_, bytes, "parameters");
+    if (!shard.trained || width_ == 2) {
+      return stored;
+    }
+    const std::int64_t n = shard.numel();
+    const Buffer cast = gpu_.allocate(Space::kGpu, Bytes(2 * n), "parameters in transit");
+    gpu_.launch(model::elementwise(sized("cast parameters to 16 bits", n), n, 6, 1), stream);
+    gpu_.free(stored);
+    return cast;
+  }
+
+  void launch_copy(Bytes bytes, Lane stream) {
+    const std::int64_t moved = 2 * bytes.value;  // read and written
+    gpu_.launch(model::elementwise(sized("copy parameters", moved, "bytes"), moved, 1, 1), stream);
+  }
+
+  // foreach_all_gather, unless the group's is under way.
+  void start_gather(const std::vector<Tensor>& tensors) {
+    if (ranks_ == 1 || gather_ahead_) {
+      return;
+    }
+    const std::vector<Tensor> mine = shards(tensors);
+    hooks(runtime::HostTask::kUnshardTensor, tensors);
+    std::vector<Buffer> inputs;
+    for (auto at = mine.rbegin(); at != mine.rend(); ++at) {
+      inputs.push_back(bring(*at, copy_in_));
+    }
+    const Bytes part = numbers(mine, {2, 2});
+    const Buffer gathered = gpu_.allocate(Space::kGpu, part * ranks_, "all-gather buffers");
+    launch_copy(part, copy_in_);
+    for (const Buffer input : inputs) {
+      gpu_.free(input);
+    }
+    gpu_.wait(gather_, gpu_.record(copy_in_));
+    gpu_.all_gather(gather_, part * ranks_, ranks_, "all-gather of parameters");
+    gather_ahead_ = Gather{gathered, gpu_.record(gather_)};
+  }
+
+  // wait_for_unshard: the parameters are there for what is launched next.
   Buffer unshard(const std::vector<Tensor>& tensors) {
+    if (ranks_ == 1) {
+      return unshard_alone(tensors);
+    }
+    start_gather(tensors);
+    if (forward_) {
+      drop_last_gather();
+    }
+    const Gather gather = *std::exchange(gather_ahead_, std::nullopt);
+    gpu_.wait(kCompute, gather.event);
+    const Buffer whole =
+        gpu_.allocate(Space::kGpu, numbers(tensors, {2, 2}), "unsharded parameters");
+    launch_copy(gpu_.size(whole), kCompute);
+    last_gather_ = Gather{gather.bytes, gpu_.record(kCompute)};
+    if (!forward_) {
+      drop_last_gather();
+    }
+    return whole;
+  }
+
+  Buffer unshard_alone(const std::vector<Tensor>& tensors) {
+    hooks(runtime::HostTask::kUnshardTensor, tensors);
     const Buffer whole =
         gpu_.allocate(Space::kGpu, numbers(tensors, {2, 2}), "unsharded parameters");
     for (auto at = tensors.rbegin(); at != tensors.rend(); ++at) {
-      const Tensor& tensor = *at;
-      const std::int64_t n = tensor.numel();
-      const Bytes bytes = numbers(tensor, {width_, 2});
-      Buffer transit = gpu_.allocate(Space::kGpu, bytes, "parameters in transit");
-      gpu_.copy_h2d(kCompute, host_, bytes, "parameters");
-      if (tensor.trained && width_ == 4) {
-        const Buffer cast = gpu_.allocate(Space::kGpu, Bytes(2 * n), "parameters in transit");
-        gpu_.launch(model::elementwise(sized("cast parameters to 16 bits", n), n, 6, 1));
-        gpu_.free(std::exchange(transit, cast));
-      }
-      const std::int64_t copied = 2 * numbers(tensor, {2, 2}).value;
-      gpu_.launch(model::elementwise(sized("copy parameters", copied, "bytes"), copied, 1, 1));
+      const Buffer transit = bring(*at, kCompute);
+      launch_copy(numbers(*at, {2, 2}), kCompute);
       gpu_.free(transit);
     }
     return whole;
   }
 
+  // What was gathered is kept until it has been copied out; the next copy-in waits for that.
+  void drop_last_gather() {
+    if (last_gather_) {
+      gpu_.wait(copy_in_, last_gather_->event);
+      gpu_.wait(gather_, last_gather_->event);
+      gpu_.free(last_gather_->bytes);
+      last_gather_.reset();
+    }
+  }
+
+  // _backward_prefetch: the next layer's, in reverse.
+  void prefetch_before(std::int64_t piece) {
+    if (piece > 1) {
+      start_gather(model_.tensors(piece - 1));
+    }
+  }
+
   void run(GpuModel::Pass pass, std::int64_t piece) {
     if (is_root(piece)) {
+      if (pass == GpuModel::Pass::kBackward && piece == model_.head()) {
+        prefetch_before(piece);
+      }
       model_.launch(pass, piece);
       const std::int64_t fresh = count(model_.trained(piece));
       if (pass == GpuModel::Pass::kGradients && fresh > 0) {
@@ -147,6 +254,9 @@ class Fsdp2 {
     if (pass == GpuModel::Pass::kForward || pass == GpuModel::Pass::kRecompute ||
         (pass == GpuModel::Pass::kBackward && !checkpointing)) {
       layer_ = unshard(model_.tensors(piece));
+      if (pass != GpuModel::Pass::kForward) {
+        prefetch_before(piece);
+      }
     }
     model_.launch(pass, piece);
     if (pass == GpuModel::Pass::kForward) {
@@ -164,29 +274,34 @@ class Fsdp2 {
   // stream.
   void reduce(const std::vector<Tensor>& tensors, Buffer parameters,
               const std::vector<Buffer>& gradients) {
-    const std::int64_t n = count(tensors);
     gpu_.free(parameters);  // reshard
     if (tensors.empty()) {
       return;
     }
+    const std::vector<Tensor> mine = shards(tensors);
+    const std::int64_t n = count(mine), all = n * ranks_;
+    hooks(runtime::HostTask::kReduceTensor, tensors);
     drop_last_reduction();
-    const Buffer in = gpu_.allocate(Space::kGpu, Bytes(2 * n), "reduce-scatter buffers");
-    gpu_.launch(model::elementwise(sized("copy gradients in", n), n, 4, 1));
+    const Buffer in = gpu_.allocate(Space::kGpu, Bytes(2 * all), "reduce-scatter buffers");
+    gpu_.launch(model::elementwise(sized("copy gradients in", all), all, 4, 1));
     for (const Buffer gradient : gradients) {
       gpu_.free(gradient);
     }
     gpu_.wait(reduction_, gpu_.record(kCompute));
     const Buffer out = gpu_.allocate(Space::kGpu, Bytes(2 * n), "reduce-scatter buffers");
-    gpu_.launch(model::elementwise(sized("copy for reduce-scatter", n), n, 4, 1), reduction_);
+    if (ranks_ == 1) {
+      gpu_.launch(model::elementwise(sized("copy for reduce-scatter", n), n, 4, 1), reduction_);
+    } else {
+      gpu_.reduce_scatter(reduction_, Bytes(2 * all), ranks_, "reduce-scatter of gradients");
+    }
     last_ = {in, gpu_.record(reduction_)};
     std::optional<Buffer> stored;
     if (width_ == 4) {
       stored = gpu_.allocate(Space::kGpu, Bytes(4 * n), "fp32 gradients in transit");
       gpu_.launch(cast_to_fp32(n), reduction_);
     }
-    for (auto at = tensors.rbegin(); at != tensors.rend(); ++at) {
-      const Tensor& tensor = *at;
-      send(tensor.numel());
+    for (auto at = mine.rbegin(); at != mine.rend(); ++at) {
+      send(at->numel());
     }
     gpu_.free(out);
     if (stored) {
@@ -250,6 +365,10 @@ class Fsdp2 {
     Buffer in;
     Event done;
   };
+  struct Gather {
+    Buffer bytes;
+    Event event;  // it has arrived; of the last one: it has been copied out
+  };
 
   const Job& job_;
   Recorder& gpu_;
@@ -257,11 +376,14 @@ class Fsdp2 {
   std::int64_t width_;  // bytes of a stored number that is trained
   bool fused_;
   Space host_;
+  int ranks_;
   Lane reduction_;
-  std::vector<Tensor> trained_;
-  bool first_micro_ = true;
+  Lane copy_in_{}, gather_{};    // of several GPUs
+  std::vector<Tensor> trained_;  // this rank's shards
+  bool first_micro_ = true, forward_ = true;
   Buffer root_{};
   std::optional<Buffer> layer_;
+  std::optional<Gather> gather_ahead_, last_gather_;
   std::vector<Buffer> root_gradients_;
   std::vector<Buffer> pageable_gradients_;  // of this step
   std::optional<Reduction> last_;

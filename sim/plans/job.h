@@ -33,6 +33,7 @@ struct Workload {
   std::int64_t micro_batch = 1;   // sequences a GPU
   std::int64_t sequence = 1024;   // tokens
   std::int64_t accumulation = 1;  // micro-batches a step
+  std::int64_t gpus = 1;          // data-parallel ranks, one process and one GPU each
   Checkpointing checkpointing = Checkpointing::kNone;
   Precision precision = Precision::kBf16Mixed;
   ActivationOffload activation_offload = ActivationOffload::kNone;
@@ -42,7 +43,7 @@ struct Workload {
   BytesPerSecond loader_bandwidth = {};
 
   model::Batch batch() const { return {micro_batch, sequence}; }
-  std::int64_t tokens_per_step() const { return micro_batch * sequence * accumulation; }
+  std::int64_t tokens_per_step() const { return micro_batch * sequence * accumulation * gpus; }
 };
 
 // An option of a plan, named and valued as in the real system.

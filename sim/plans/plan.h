@@ -25,6 +25,7 @@ struct Plan {
   // Issues `steps` steps; the last one is steady and is the one reported.
   void (*record)(const Job& job, runtime::Recorder& gpu, int steps);
   int steps = 2;
+  bool several_gpus = false;  // models more than one rank
 };
 
 const std::vector<Plan>& registry();

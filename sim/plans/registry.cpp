@@ -110,7 +110,7 @@ const std::vector<Plan>& registry() {
       {"fsdp2-offload",
        "FSDP2 with CPU offload: fp32 weights stream layer by layer, AdamW on the CPU",
        "PyTorch 2.11, torch.distributed.fsdp.fully_shard with CPUOffloadPolicy", fsdp2_options(),
-       check_fsdp2_offload, record_fsdp2_offload, 3},
+       check_fsdp2_offload, record_fsdp2_offload, 3, true},
       {"torchao-offload",
        "CPUOffloadOptimizer: model on the GPU, gradients and Adam on the CPU, tensor by tensor",
        "pytorch/ao, torchao/optim/cpu_offload.py", torchao_options(), check_torchao_offload,

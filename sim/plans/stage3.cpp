@@ -10,7 +10,6 @@ namespace offsim::plans {
 
 using model::Module;
 using model::Tensor;
-using runtime::Buffer;
 using runtime::kCompute;
 using runtime::Phase;
 using runtime::Recorder;

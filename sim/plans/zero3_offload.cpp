@@ -31,11 +31,8 @@
 
 namespace offsim::plans {
 
-using runtime::Buffer;
-using runtime::kCompute;
 using runtime::Phase;
 using runtime::Recorder;
-using runtime::Space;
 
 namespace {
 

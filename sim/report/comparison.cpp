@@ -42,6 +42,9 @@ Facts settings_of(const plans::Job& job) {
   const plans::Workload& work = job.workload;
   const plans::Workload usual;
   Facts facts;
+  if (work.gpus != usual.gpus) {
+    facts.push_back(fmt::format("{} GPUs", work.gpus));
+  }
   if (work.checkpointing != usual.checkpointing) {
     facts.push_back(fmt::format("checkpointing {}", plans::to_string(work.checkpointing)));
   }

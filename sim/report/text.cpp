@@ -70,6 +70,9 @@ std::string job_text(const plans::Job& job, const TextStyle& style) {
     batch.push_back(
         fmt::format("{} times a step", with_commas(static_cast<double>(work.accumulation))));
   }
+  if (work.gpus > 1) {
+    batch.push_back(fmt::format("on each of {} GPUs", work.gpus));
+  }
   if (work.checkpointing != plans::Checkpointing::kNone) {
     batch.push_back(fmt::format("checkpointing {}", plans::to_string(work.checkpointing)));
   }
@@ -303,7 +306,7 @@ std::string next_text(const std::string& command, const TextStyle& style) {
   for (std::size_t at = 0; at < command.size();) {
     const std::size_t end = std::min(command.find(" --", at), command.size());
     const std::string piece = command.substr(at, end - at);  // a flag stays beside its value
-    if (at > 0 && visible_width(line + " " + piece) + kBackslash > page_width(style)) {
+    if (at > 0 && visible_width(line) + 1 + visible_width(piece) + kBackslash > page_width(style)) {
       out += line + " \\\n";
       line = "     ";
     }

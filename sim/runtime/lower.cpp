@@ -276,6 +276,22 @@ class Lowering {
     totals().dram_bytes += io.to_gpu ? 0 : bytes;
   }
 
+  void take(const Collective& c) {
+    const auto call = machine_.framework.collective_call;
+    host_spends(call.value, c.what, call.figure);
+    const CollectivePrice price = price_collective(machine_, Bytes(c.bytes), c.ranks);
+    const ActivityId transfer = add_activity(c.stream,
+                                             {.amount = static_cast<double>(price.crossing.value),
+                                              .demand = resources_.collective(price.rate),
+                                              .latency = engine::to_picoseconds(price.latency),
+                                              .label = builder_.label(c.what),
+                                              .cause = cause(Cause::kCollective)},
+                                             share_of(price.figure));
+    builder_.edge(pending_[index(kHost)].front(), transfer);
+    append(c.stream, transfer);
+    totals().peer_bytes += static_cast<double>(price.crossing.value);
+  }
+
   machine::Known<Seconds> seconds_of(HostTask task) const {
     const machine::Framework& framework = machine_.framework;
     switch (task) {
@@ -295,6 +311,10 @@ class Lowering {
         return framework.gradient_hook;
       case HostTask::kStepTensor:
         return framework.step_tensor;
+      case HostTask::kUnshardTensor:
+        return framework.unshard_tensor;
+      case HostTask::kReduceTensor:
+        return framework.reduce_tensor;
     }
     return framework.optimizer_tensor;
   }

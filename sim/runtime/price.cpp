@@ -77,4 +77,11 @@ CopyPrice price_copy(const machine::Machine& machine, bool h2d, bool pageable, B
   return {latency, Bytes(bytes.value / pieces) / one.time, one.figure};
 }
 
+CollectivePrice price_collective(const machine::Machine& machine, Bytes whole, int ranks) {
+  SIM_ASSERT(machine.peer.has_value() && ranks > 1, "several GPUs that are joined");
+  const machine::Known<double>& share = machine.framework.collective_share;
+  return {Bytes(whole.value / ranks * (ranks - 1)), machine.framework.collective.value,
+          BytesPerSecond(machine.peer->value.value * share.value), share.figure};
+}
+
 }  // namespace offsim::runtime

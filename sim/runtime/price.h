@@ -30,4 +30,16 @@ struct CopyPrice {
 CopyPrice price_copy(const machine::Machine& machine, bool h2d, bool pageable, Bytes bytes,
                      std::int64_t pieces, Mover mover = Mover::kEngine);
 
+// NCCL between GPUs that are joined: bytes (ranks - 1) / ranks at `collective_share` of a peer
+// copy's rate, each way. Left out: multiprocessors that it takes (products beside one are 4 to 6 %
+// slower, and it a third: raw/h200x2-ranks-2026-11-30.jsonl), trees, NVLink multicast.
+struct CollectivePrice {
+  Bytes crossing;  // of each rank
+  Seconds latency;
+  BytesPerSecond rate;
+  machine::FigureId figure = machine::kNoFigure;
+};
+// Requires: the machine has `peer`.
+CollectivePrice price_collective(const machine::Machine& machine, Bytes whole, int ranks);
+
 }  // namespace offsim::runtime

@@ -48,10 +48,15 @@ std::string_view name_of(Phase phase) {
 }
 
 std::string_view name_of(HostTask task) {
-  static constexpr std::array<std::string_view, 8> kNames{
+  static constexpr std::array<std::string_view, 10> kNames{
       "optimizer_tensor", "optimizer_object",  "distributed_operation", "checkpoint",
-      "module_hook",      "module_hook_early", "gradient_hook",         "step_tensor"};
+      "module_hook",      "module_hook_early", "gradient_hook",         "step_tensor",
+      "unshard_tensor",   "reduce_tensor"};
   return kNames[index(task)];
+}
+
+std::string_view name_of(Collective::Kind kind) {
+  return kind == Collective::Kind::kAllGather ? "all_gather" : "reduce_scatter";
 }
 
 std::string_view name_of(Half half) { return half == Half::kFp16 ? "fp16" : "bf16"; }
@@ -104,6 +109,10 @@ class Writer {
   void operator()(const Io& c) const {
     line(R"("call":"{}","queue":{},"bytes":{},"in_flight":{},"gpu_direct":{},"what":{})",
          c.write ? "write" : "read", lane(c.queue), c.bytes, c.in_flight, c.to_gpu, quoted(c.what));
+  }
+  void operator()(const Collective& c) const {
+    line(R"("call":"{}","stream":{},"bytes":{},"ranks":{},"what":{})", name_of(c.kind),
+         lane(c.stream), c.bytes, c.ranks, quoted(c.what));
   }
   void operator()(const HostBusy& c) const {
     line(R"("call":"host","task":"{}","count":{},"what":{})", name_of(c.task), c.count,

@@ -93,6 +93,18 @@ struct Io {
   std::string_view what;
 };
 
+// All ranks together, one process and one GPU each: from a part of every rank to the whole on each
+// (all-gather), or from a whole on each to the sum's parts (reduce-scatter). Every rank sends and
+// receives bytes x (ranks - 1) / ranks.
+struct Collective {
+  enum class Kind : std::uint8_t { kAllGather, kReduceScatter };
+  Lane stream;
+  Kind kind;
+  std::int64_t bytes;  // of the whole
+  std::int32_t ranks;
+  std::string_view what;
+};
+
 // The host thread is busy in Python and launches nothing: an optimizer goes through its tensors, a
 // checkpointed layer's hooks are set up, a system's hooks on modules and gradients run.
 enum class HostTask : std::uint8_t {
@@ -103,7 +115,9 @@ enum class HostTask : std::uint8_t {
   kModuleHook,            // DeepSpeed's stage 3 at a module's border, since 0.18
   kModuleHookEarly,       // the same in earlier versions
   kGradientHook,          // DeepSpeed's hook on a gradient
-  kStepTensor             // DeepSpeed's step, a parameter: its norm, its views
+  kStepTensor,            // DeepSpeed's step, a parameter: its norm, its views
+  kUnshardTensor,         // FSDP2's hooks before a module, a parameter
+  kReduceTensor           // its hook after a backward, a parameter
 };
 struct HostBusy {
   HostTask task;
@@ -139,8 +153,8 @@ struct EnterPhase {
 };
 struct EndStep {};  // everything issued so far belongs to the step that ends here
 
-using Call = std::variant<Launch, Copy, CpuWork, Io, HostBusy, Record, Wait, SyncDevice, Allocate,
-                          Free, EnterPhase, EndStep>;
+using Call = std::variant<Launch, Copy, CpuWork, Io, Collective, HostBusy, Record, Wait, SyncDevice,
+                          Allocate, Free, EnterPhase, EndStep>;
 
 struct LaneInfo {
   std::string name;

@@ -43,10 +43,10 @@ void Recorder::launch(WorkId work, Lane stream) {
   program_.calls.emplace_back(Launch{stream, work});
 }
 
-void Recorder::copy(Copy call) {
+void Recorder::copy(const Copy& call) {
   SIM_ASSERT(call.bytes >= 0 && call.pieces >= 1, "a copy has a size and at least one piece");
   if (call.bytes > 0) {
-    program_.calls.emplace_back(std::move(call));
+    program_.calls.emplace_back(call);
   }
 }
 
@@ -87,11 +87,11 @@ void Recorder::convert_h2d(Lane stream, Conversion numbers, std::string_view wha
   free(temporary);
 }
 
-void Recorder::io(Io call) {
+void Recorder::io(const Io& call) {
   SIM_ASSERT(program_.lanes.at(index(call.queue)).kind == LaneKind::kIoQueue && call.in_flight > 0,
              "a request goes to a queue of I/O");
   if (call.bytes > 0) {
-    program_.calls.emplace_back(std::move(call));
+    program_.calls.emplace_back(call);
   }
 }
 
@@ -101,6 +101,23 @@ void Recorder::read(Lane queue, Bytes bytes, Bytes in_flight, std::string_view w
 
 void Recorder::write(Lane queue, Bytes bytes, Bytes in_flight, std::string_view what, bool to_gpu) {
   io({queue, true, bytes.value, in_flight.value, to_gpu, program_.texts.keep(what)});
+}
+
+void Recorder::collective(const Collective& call) {
+  SIM_ASSERT(program_.lanes.at(index(call.stream)).kind == LaneKind::kStream && call.ranks > 1,
+             "several GPUs, each on a stream");
+  if (call.bytes > 0) {
+    program_.calls.emplace_back(call);
+  }
+}
+
+void Recorder::all_gather(Lane stream, Bytes whole, int ranks, std::string_view what) {
+  collective({stream, Collective::Kind::kAllGather, whole.value, ranks, program_.texts.keep(what)});
+}
+
+void Recorder::reduce_scatter(Lane stream, Bytes whole, int ranks, std::string_view what) {
+  collective(
+      {stream, Collective::Kind::kReduceScatter, whole.value, ranks, program_.texts.keep(what)});
 }
 
 void Recorder::cpu(std::string_view kernel, std::int64_t elements, std::string_view what,

@@ -63,6 +63,10 @@ class Recorder {
   void read(Lane queue, Bytes bytes, Bytes in_flight, std::string_view what, bool to_gpu = false);
   void write(Lane queue, Bytes bytes, Bytes in_flight, std::string_view what, bool to_gpu = false);
 
+  // Of tensors of `whole` bytes in all, with NCCL.
+  void all_gather(Lane stream, Bytes whole, int ranks, std::string_view what);
+  void reduce_scatter(Lane stream, Bytes whole, int ranks, std::string_view what);
+
   struct CpuOptions {
     Lane thread = kHost;
     std::int64_t calls = 1;
@@ -97,8 +101,9 @@ class Recorder {
   Program finish() &&;
 
  private:
-  void copy(Copy call);
-  void io(Io call);
+  void copy(const Copy& call);
+  void io(const Io& call);
+  void collective(const Collective& call);
 
   Rounding rounding_;
   Program program_;

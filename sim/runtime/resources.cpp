@@ -17,7 +17,8 @@ Resources::Resources(engine::GraphBuilder& builder, const machine::Machine& mach
       sm_(builder.add_resource("gpu.sm", 1.0)),
       cores_(builder.add_resource("host.cores",
                                   static_cast<double>(machine.host.cores - background.cores))),
-      drive_time_(builder.add_resource("drive0.time", 1.0)) {
+      drive_time_(builder.add_resource("drive0.time", 1.0)),
+      peer_time_(builder.add_resource("gpu.peer", 1.0)) {
   SIM_ASSERT(background.cores < machine.host.cores && background.dram < machine.host.dram.value,
              "the background leaves something");
   for (const machine::Edge& edge : machine.topology.edges) {
@@ -92,6 +93,11 @@ DemandId Resources::io(const Io& io, BytesPerSecond rate) {
   uses.push_back({drive_time_, 1 / rate.value});
   found->second = builder_.demand(rate.value, machine_.host.dma_weight.value, uses);
   return found->second;
+}
+
+DemandId Resources::collective(BytesPerSecond rate) {
+  const Use use{peer_time_, 1 / rate.value};
+  return builder_.demand(rate.value, 1.0, std::span(&use, 1));
 }
 
 }  // namespace offsim::runtime

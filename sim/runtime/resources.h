@@ -4,6 +4,7 @@
 //   host.cores   cores: a CPU kernel takes its threads
 //   EDGE.h2d, EDGE.d2h, EDGE.total   bytes a second of every edge of the topology; "dram.total" is
 //                the memory that copies, CPU kernels and drives share
+//   gpu.peer     the GPU's way to the others: a byte takes 1 / rate of it
 //   drive0.time  a byte takes 1 / rate of it, so that reads and writes share one drive
 // A pageable byte passes DRAM three times: the driver copies it through pinned buffers of its own.
 // A DMA byte weighs Host::dma_weight in the sharing of DRAM, a CPU kernel's byte 1.
@@ -38,6 +39,7 @@ class Resources {
   engine::DemandId copy(bool h2d, bool pageable, BytesPerSecond rate);
   engine::DemandId cpu(const machine::CpuWork& price);
   engine::DemandId io(const Io& io, BytesPerSecond rate);
+  engine::DemandId collective(BytesPerSecond rate);
 
   // What a byte of a copy takes of DRAM.
   double dram_per_byte(bool pageable) const;
@@ -51,7 +53,7 @@ class Resources {
 
   engine::GraphBuilder& builder_;
   const machine::Machine& machine_;
-  engine::ResourceId sm_, cores_, drive_time_;
+  engine::ResourceId sm_, cores_, drive_time_, peer_time_;
   std::vector<Link> links_;  // by edge
   engine::ResourceId dram_;
   // Routes are searched once for each kind of transfer.

@@ -14,6 +14,7 @@ namespace offsim::study {
 
 namespace {
 
+constexpr std::int64_t kMostGpus = 64;
 constexpr std::int64_t kMostWorkers = 10'000;
 constexpr std::int64_t kMostBatch = 1'000'000;
 constexpr std::int64_t kMostSequence = 50'000'000;
@@ -91,6 +92,9 @@ plans::Workload effective(const GivenWorkload& w, Origins& origins) {
   if (w.accumulation) {
     out.accumulation = whole(*w.accumulation, "accumulation", 1, kMostAccumulation);
   }
+  if (w.gpus) {
+    out.gpus = whole(*w.gpus, "gpus", 1, kMostGpus);
+  }
   if (w.checkpointing) {
     out.checkpointing = choice<Checkpointing>(*w.checkpointing, "checkpointing",
                                               {Checkpointing::kNone, Checkpointing::kFull});
@@ -130,6 +134,7 @@ plans::Workload effective(const GivenWorkload& w, Origins& origins) {
   note("micro_batch", w.micro_batch, is_largest(w) ? "largest" : std::to_string(out.micro_batch));
   note("sequence", w.sequence, std::to_string(out.sequence));
   note("accumulation", w.accumulation, std::to_string(out.accumulation));
+  note("gpus", w.gpus, std::to_string(out.gpus));
   note("checkpointing", w.checkpointing, std::string(plans::to_string(out.checkpointing)));
   note("activation_offload", w.activation_offload,
        std::string(plans::to_string(out.activation_offload)));

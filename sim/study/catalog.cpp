@@ -56,7 +56,7 @@ std::string Catalog::place_of(const std::string& path) const {
 
 std::vector<std::string> Catalog::list(const std::string& folder, std::string_view ending) const {
   std::vector<std::string> names;
-  const auto take = [&](std::string name) {
+  const auto take = [&](const std::string& name) {
     if (name.ends_with(ending)) {
       names.push_back(name.substr(0, name.size() - ending.size()));
     }

@@ -9,6 +9,7 @@
 
 #include "sim/base/quantity.h"
 #include "sim/engine/critical_path.h"
+#include "sim/machine/share.h"
 #include "sim/model/flops.h"
 #include "sim/model/tensors.h"
 #include "sim/plans/checks.h"
@@ -39,6 +40,15 @@ PoolReport report_pool(const Run& run, const engine::MemoryLedger& ledger, engin
   return report;
 }
 
+PoolReport of_all_ranks(PoolReport pool, const plans::Job& job) {
+  pool.peak = pool.peak * job.workload.gpus;
+  pool.resident = pool.resident * job.workload.gpus;
+  for (Tagged& tag : pool.by_tag) {
+    tag.bytes = tag.bytes * job.workload.gpus;
+  }
+  return pool;
+}
+
 Bytes swaps_from(const machine::Machine& m) {
   const Bytes nearly(std::llround(kSwapsFrom * static_cast<double>(m.host.memory.value.value)));
   return m.accelerator.unified ? std::min(nearly, m.accelerator.memory.value) : nearly;
@@ -61,6 +71,7 @@ std::vector<std::string> swap_warnings(const plans::Job& job, const Prediction& 
   return lines;
 }
 
+// A rank's pools; of host memory and drives, those of all ranks.
 std::vector<PoolReport> report_pools(const plans::Job& job, const Run& run) {
   const runtime::Lowered& lowered = run.lowered;
   const machine::Machine& m = job.machine;
@@ -76,14 +87,14 @@ std::vector<PoolReport> report_pools(const plans::Job& job, const Run& run) {
   }
   pools.push_back(std::move(gpu));
   if (!lowered.unified) {
-    PoolReport host = report_pool(run, ledger, lowered.host);
+    PoolReport host = of_all_ranks(report_pool(run, ledger, lowered.host), job);
     host.capacity = m.host.memory.value;
     host.swaps_from = swaps_from(m);
-    host.fixed = m.framework.process_resident.value;
+    host.fixed = m.framework.process_resident.value * job.workload.gpus;
     pools.push_back(std::move(host));
-    pools.push_back(report_pool(run, ledger, lowered.host_pinned));
+    pools.push_back(of_all_ranks(report_pool(run, ledger, lowered.host_pinned), job));
   }
-  PoolReport nvme = report_pool(run, ledger, lowered.nvme);
+  PoolReport nvme = of_all_ranks(report_pool(run, ledger, lowered.nvme), job);
   if (nvme.peak.value > 0) {
     nvme.capacity = m.drives.front().capacity.value;  // the one that programs write to
     pools.push_back(std::move(nvme));
@@ -205,9 +216,29 @@ std::optional<Cost> cost_of(const plans::Job& job, std::optional<UsdPerHour> pri
   if (!price) {
     return std::nullopt;
   }
-  const Usd per_step = *price * step;
+  const Usd per_step = *price * step * static_cast<double>(job.workload.gpus);
   const double millions = static_cast<double>(job.workload.tokens_per_step()) / 1e6;
   return Cost{*price, per_step, per_step / millions};
+}
+
+// One rank on its machine; ranks are alike.
+Run simulate_rank(const plans::Job& job) {
+  check_loader(job);
+  Run run;
+  const machine::Framework& framework = job.machine.framework;
+  const bool fp16 = job.workload.precision == plans::Precision::kFp16Mixed;
+  runtime::Recorder recorder({framework.gpu_rounding.value.value, framework.pinned_power_of_two},
+                             fp16 ? runtime::Half::kFp16 : runtime::Half::kBf16);
+  job.plan->record(job, recorder, job.plan->steps);
+  run.program = std::move(recorder).finish();
+  run.lowered = runtime::lower(run.program, job.machine,
+                               {job.workload.loader_workers, job.workload.loader_bandwidth});
+  run.timeline = engine::simulate(run.lowered.graph);
+  const auto& ends = run.lowered.step_ends;
+  SIM_ASSERT(ends.size() >= 2, "a plan records a step before the one that is reported");
+  run.step.from = run.timeline.finish[index(ends[ends.size() - 2])];
+  run.step.to = run.timeline.finish[index(ends.back())];
+  return run;
 }
 
 }  // namespace
@@ -235,22 +266,14 @@ Prediction predict(const plans::Job& job, std::optional<UsdPerHour> price, Run* 
   p.warnings = job.plan->check(job);
   const std::vector<std::string> asked = plans::check_question(job);
   p.warnings.insert(p.warnings.end(), asked.begin(), asked.end());
-  check_loader(job);
   Run run;
-  const machine::Framework& framework = job.machine.framework;
-  const bool fp16 = job.workload.precision == plans::Precision::kFp16Mixed;
-  runtime::Recorder recorder({framework.gpu_rounding.value.value, framework.pinned_power_of_two},
-                             fp16 ? runtime::Half::kFp16 : runtime::Half::kBf16);
-  job.plan->record(job, recorder, job.plan->steps);
-  run.program = std::move(recorder).finish();
-  run.lowered = runtime::lower(run.program, job.machine,
-                               {job.workload.loader_workers, job.workload.loader_bandwidth});
-  run.timeline = engine::simulate(run.lowered.graph);
-
-  const auto& ends = run.lowered.step_ends;
-  SIM_ASSERT(ends.size() >= 2, "a plan records a step before the one that is reported");
-  run.step.from = run.timeline.finish[index(ends[ends.size() - 2])];
-  run.step.to = run.timeline.finish[index(ends.back())];
+  if (job.workload.gpus > 1) {
+    plans::Job rank = job;
+    rank.machine = machine::share_of(job.machine, static_cast<int>(job.workload.gpus));
+    run = simulate_rank(rank);
+  } else {
+    run = simulate_rank(job);
+  }
   p.step = engine::to_seconds(run.step.to - run.step.from);
   SIM_ASSERT(p.step.value > 0, "a step takes time");
   p.totals = run.lowered.totals.back();

@@ -7,6 +7,8 @@
 //                    feasible when they fit; a warning where the machine may swap (PoolReport)
 //   range            first order: each figure's share of the critical path times its spread, in
 //                    quadrature
+//   several GPUs     ranks are alike: one is simulated with its share of the host; bytes and
+//                    utilization are one rank's, host memory, drives, tokens and cost all ranks'
 //   tflops           model: 3 x forward, causal attention halved; hardware: as executed;
 //                    six_nd: 6 N tokens; per GPU
 // Units in names; times in seconds. Throws InputError for what the plan refuses.

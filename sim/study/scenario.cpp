@@ -107,7 +107,8 @@ const std::vector<std::pair<std::string, WorkloadField>>& workload_fields() {
       {"lora_rank", &GivenWorkload::lora_rank},
       {"lora_targets", &GivenWorkload::lora_targets},
       {"base", &GivenWorkload::base},
-      {"activation_offload", &GivenWorkload::activation_offload}};
+      {"activation_offload", &GivenWorkload::activation_offload},
+      {"gpus", &GivenWorkload::gpus}};
   return kWorkloadFields;
 }
 

@@ -38,7 +38,7 @@ struct Given {
 struct GivenWorkload {
   std::optional<Given> micro_batch, micro_batch_limit, sequence, accumulation, checkpointing,
       precision, phase_sync, loader_workers, loader_bandwidth, lora_rank, lora_targets, base,
-      activation_offload;
+      activation_offload, gpus;
 };
 
 // The keys of a workload, and where each is kept.

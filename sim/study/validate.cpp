@@ -267,7 +267,7 @@ std::string ledger_text(const Ledger& ledger, bool colour) {
     if (row.file != file) {
       finish_file();
       file = row.file;
-      out += bold(file + "\n" + header, colour) + "\n";
+      out += bold(fmt::format("{}\n{}", file, header), colour) + "\n";
     }
     out += row_text(row);
   }

@@ -31,6 +31,7 @@ constexpr Key kSchema[] = {
     {"/scenario/micro_batch", "number"},
     {"/scenario/sequence", "number"},
     {"/scenario/accumulation", "number"},
+    {"/scenario/gpus", "number"},
     {"/scenario/checkpointing", "string"},
     {"/scenario/activation_offload", "string"},
     {"/scenario/precision", "string"},

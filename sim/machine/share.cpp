@@ -1,0 +1,51 @@
+#include "sim/machine/share.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace offsim::machine {
+
+namespace {
+
+template <class Unit>
+void divide(Known<Unit>& figure, int by) {
+  figure.value.value /= by;
+}
+
+// How many of the ranks reach the host's memory over each edge.
+std::vector<int> users(const Topology& topology, int ranks) {
+  std::vector<int> count(topology.edges.size(), 0);
+  for (int gpu = 0; gpu < ranks; ++gpu) {
+    for (const Hop& hop : topology.route("dram", fmt::format("gpu{}", gpu))) {
+      ++count[static_cast<std::size_t>(hop.edge)];
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+Machine share_of(Machine machine, int ranks) {
+  SIM_ASSERT(1 <= ranks && ranks <= machine.gpus, "a rank has a GPU");
+  const std::vector<int> sharing = users(machine.topology, ranks);
+  for (std::size_t i = 0; i < sharing.size(); ++i) {
+    Edge& edge = machine.topology.edges[i];
+    const int by = edge.name.starts_with("drive") ? ranks : std::max(1, sharing[i]);
+    divide(edge.down, by);
+    divide(edge.up, by);
+    divide(edge.total, by);
+  }
+  Host& host = machine.host;
+  host.cores = std::max(1, host.cores / ranks);
+  divide(host.memory, ranks);
+  divide(host.dram, ranks);
+  for (Drive& drive : machine.drives) {
+    divide(drive.capacity, ranks);
+    divide(drive.read, ranks);
+    divide(drive.write, ranks);
+  }
+  return machine;
+}
+
+}  // namespace offsim::machine
