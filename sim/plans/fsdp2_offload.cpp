@@ -100,6 +100,7 @@ class Fsdp2 {
       drop_last_gather();
       forward_ = false;
       enter(job_, gpu_, Phase::kBackward);
+      prefetch_before(model_.head());  // the root's hook is the first of all
       model_.backward(run);
       reduce(model::trained(root_tensors()), root_, root_gradients_);
       root_gradients_.clear();
@@ -200,7 +201,7 @@ class Fsdp2 {
     gpu_.wait(kCompute, gather.event);
     const Buffer whole =
         gpu_.allocate(Space::kGpu, numbers(tensors, {2, 2}), "unsharded parameters");
-    launch_copy(gpu_.size(whole), kCompute);
+    launch_copy(numbers(tensors, {2, 2}), kCompute);
     last_gather_ = Gather{gather.bytes, gpu_.record(kCompute)};
     if (!forward_) {
       drop_last_gather();
@@ -239,9 +240,6 @@ class Fsdp2 {
 
   void run(GpuModel::Pass pass, std::int64_t piece) {
     if (is_root(piece)) {
-      if (pass == GpuModel::Pass::kBackward && piece == model_.head()) {
-        prefetch_before(piece);
-      }
       model_.launch(pass, piece);
       const std::int64_t fresh = count(model_.trained(piece));
       if (pass == GpuModel::Pass::kGradients && fresh > 0) {

@@ -52,6 +52,9 @@ inline Names on(const runtime::Program& program, std::string_view lane_name) {
     } else if (const auto* io = std::get_if<runtime::Io>(&call);
                io != nullptr && io->queue == lane) {
       names.emplace_back(io->what);
+    } else if (const auto* collective = std::get_if<runtime::Collective>(&call);
+               collective != nullptr && collective->stream == lane) {
+      names.emplace_back(collective->what);
     }
   }
   return names;

@@ -10,6 +10,7 @@
 // mapped afresh; collectives at half of a peer copy's rate, 10 us a call and 5 us on the GPU.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "sim/machine/cost.h"
@@ -109,19 +110,23 @@ inline machine::Framework synthetic_framework() {
   return f;
 }
 
-// The edges "dram" and "link0", with the capacities that the machine's host and link have now.
-// And "drive0" where there is a drive.
+// The edges "dram" and "link0" ("link1" ...), with the capacities that the machine's host and link
+// have now. And "drive0" where there is a drive.
 inline void connect(machine::Machine& m) {
   const machine::Known<BytesPerSecond> dram = m.host.dram;
   m.topology = {};
   const int memory = m.topology.add_node("dram");
   const int socket = m.topology.add_node("socket0");
-  const int gpu = m.topology.add_node("gpu0");
   m.topology.edges.push_back({"dram", memory, socket, dram, dram, dram});
-  if (m.link) {
-    m.topology.edges.push_back({"link0", socket, gpu, m.link->h2d, m.link->d2h, m.link->total});
-  } else {
-    m.topology.edges.push_back({"link0", socket, gpu, dram, dram, dram});
+  for (int i = 0; i < m.gpus; ++i) {
+    const std::string number = std::to_string(i);
+    const int gpu = m.topology.add_node("gpu" + number);
+    if (m.link) {
+      m.topology.edges.push_back(
+          {"link" + number, socket, gpu, m.link->h2d, m.link->d2h, m.link->total});
+    } else {
+      m.topology.edges.push_back({"link" + number, socket, gpu, dram, dram, dram});
+    }
   }
   for (const machine::Drive& drive : m.drives) {
     m.topology.edges.push_back(
@@ -149,6 +154,15 @@ inline machine::Machine synthetic_machine() {
   m.link = synthetic_link();
   m.framework = synthetic_framework();
   m.drives = {synthetic_drive()};
+  connect(m);
+  return m;
+}
+
+// Several GPUs, each with its link, joined at 20 GB/s each way.
+inline machine::Machine joined_machine(int gpus) {
+  machine::Machine m = synthetic_machine();
+  m.gpus = gpus;
+  m.peer = known<BytesPerSecond>(20 * kGiga);
   connect(m);
   return m;
 }
