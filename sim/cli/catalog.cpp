@@ -99,7 +99,7 @@ void models(const CatalogOptions& options, const study::Catalog& catalog, std::o
     table.add_row({name, std::string(model::to_string(s.architecture)),
                    report::parameters_text(static_cast<double>(model::parameters(s))),
                    std::to_string(s.layers), std::to_string(s.hidden), std::to_string(s.heads),
-                   std::to_string(s.kv_heads), std::to_string(s.ffn),
+                   std::to_string(s.kv_heads), std::to_string(s.kinds.back().ffn),
                    std::to_string(s.vocabulary)});
   }
   out << table.text(style_of(options));
