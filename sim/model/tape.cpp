@@ -320,7 +320,8 @@ void Tape::attention(Batch batch, const Heads& heads) {
   const std::int64_t tokens = batch.tokens();
   save(act() * tokens * heads.width * heads.count);  // q, k, v
   save(act() * tokens * heads.width * heads.kv_count);
-  save(act() * heads.value_held);
+  saved_ += act() * heads.value_held;
+  save_again(act() * tokens * heads.value_width * heads.kv_count);
   save(act() * tokens * heads.value_width * heads.count);  // the result
   save(4 * tokens * heads.count);                          // log-sum-exp
 }

@@ -91,7 +91,8 @@ class Tape {
   // With sinks, which no fused kernel that transformers uses unasked takes: keys and values copied
   // to every query head, all S x S scores written out, the mask added to them, a sink joined to
   // each row, the row's largest taken off, softmax. The mask is that of the window where there is
-  // one: nothing is computed less. Left out: that rows of S + 1 elements slow the product with v.
+  // one: nothing is computed less. Left out: the masks, made once for all layers; that rows of
+  // S + 1 elements slow the product with v.
   void attention_with_sinks(Batch batch, std::int64_t heads, std::int64_t kv_heads,
                             std::int64_t head_dim);
   // `needed`: the residual has a gradient too, not only what is added to it.

@@ -24,7 +24,8 @@ void Tape::route(std::int64_t rows, std::int64_t in, const Experts& experts, boo
   }
 }
 
-// Scores masked by groups: the best two of each, the best groups, all others' scores cleared. No gradient.
+// Scores masked by groups: the best two of each, the best groups, all others' scores cleared. No
+// gradient.
 void Tape::best_groups(std::int64_t rows, const Experts& experts) {
   const std::int64_t n = rows * experts.count;
   stream(forward_, 4 * n);
@@ -156,8 +157,9 @@ void Tape::clamped_swiglu(std::int64_t f) {
   stream(forward_, 3 * w * f);
   stream(forward_, 2 * w * f);  // one more
   stream(forward_, 3 * w * f);
-  save(2 * w * f);  // gate and up before the clamps, each a view of it
-  save_again(2 * w * f);
+  saved_ += 2 * w * f;  // of which gate and up before the clamps are views
+  save_again(w * f);
+  save_again(w * f);
   for (int i = 0; i < 5; ++i) {  // gate, sigmoid, up + 1, their products
     save(w * f);
   }

@@ -19,12 +19,10 @@ constexpr std::int64_t kLayers = kDense + 3 * kSparse;
 constexpr std::int64_t kAll = kLayers + 2 * 64'000 + 64;
 constexpr Workload kWork{.micro_batch = 2, .sequence = 64};
 
-std::int64_t tagged(const study::Prediction& p, std::string_view tag) {
+std::int64_t tagged(const study::Prediction& p, std::string_view pool, std::string_view tag) {
   std::int64_t sum = 0;
-  for (const auto& pool : p.pools) {
-    for (const study::Tagged& held : pool.by_tag) {
-      sum += held.tag == tag ? held.bytes.value : 0;
-    }
+  for (const study::Tagged& held : p.pool(pool)->by_tag) {
+    sum += held.tag == tag ? held.bytes.value : 0;
   }
   return sum;
 }
@@ -53,17 +51,21 @@ TEST(DifferentLayers, CrossMegatrainsLinkAsLargeAsTheyAre) {
 
 TEST(DifferentLayers, ShareMegatrainsSlotsOfTheLargest) {
   const study::Prediction p = study::predict(asked("megatrain"));
-  EXPECT_EQ(tagged(p, "flat layer slots"), r(4 * kSparse));
+  EXPECT_EQ(tagged(p, "gpu", "flat layer slots"), r(4 * kSparse));
   // Two templates of each structure.
-  EXPECT_EQ(tagged(p, "layer templates"), r(4 * kDense) + r(4 * kSparse));
-  EXPECT_EQ(tagged(p, "pinned layer copies"), p2(2 * kDense) + 3 * p2(2 * kSparse));
+  EXPECT_EQ(tagged(p, "gpu", "layer templates"), r(4 * kDense) + r(4 * kSparse));
+  EXPECT_EQ(tagged(p, "host_pinned", "pinned layer copies"), p2(2 * kDense) + 3 * p2(2 * kSparse));
 }
 
+// 16-bit parameters forward and backward, as nothing stays; and gradients from the host that were
+// sent there, or updated parameters.
 TEST(DifferentLayers, CrossStage3sLinkAsLargeAsTheyAre) {
-  const Given everything{{"offload_param", "cpu"}, {"stage3_param_persistence_threshold", "0"}};
-  const runtime::StepTotals totals = study::predict(asked("zero3-offload", everything)).totals;
-  const std::int64_t gathered = 2 * (kAll + kLayers);  // layers again for the backward
-  EXPECT_GE(totals.h2d_bytes, static_cast<double>(gathered));
+  const Given nothing_stays{{"offload_param", "cpu"},
+                            {"stage3_param_persistence_threshold", "0"},
+                            {"stage3_max_reuse_distance", "0"},
+                            {"stage3_max_live_parameters", "1"}};
+  const runtime::StepTotals totals = study::predict(asked("zero3-offload", nothing_stays)).totals;
+  EXPECT_EQ(totals.h2d_bytes, 2.0 * (2 * kAll) + 2.0 * kAll);
 }
 
 // fp32 parameters to the GPU forward and backward, embedding and head once.
