@@ -165,15 +165,15 @@ void mlp_block(Tape& tape, const Shape& shape, std::int64_t f, std::int64_t toke
   tape.residual_add(tokens * h);
 }
 
-// `name`: of the module. `first`: the first that reads the norm's result, or keeps it.
+// `name`: of the module. `input`: of its gate, which is the first to keep the norm's result or not.
+// `borders`: modules entered before that gate.
 void shared_expert(Tape& tape, const Shape& shape, const std::string& name, std::int64_t f,
-                   std::int64_t tokens, bool first) {
+                   std::int64_t tokens, Tape::Input input, int borders) {
   using Input = Tape::Input;
   const std::int64_t h = shape.hidden;
   const bool bias = shape.mlp_bias;
   const std::string gate = name + ".gate_proj", up = name + ".up_proj", down = name + ".down_proj";
-  linear(tape, shape, tokens,
-         {gate.c_str(), h, f, bias, first ? Input::kWide : Input::kWideAgain, 3});
+  linear(tape, shape, tokens, {gate.c_str(), h, f, bias, input, borders});
   linear(tape, shape, tokens, {up.c_str(), h, f, bias, Input::kWideAgain, 2});
   tape.silu_and_product(tokens * f);
   linear(tape, shape, tokens, {down.c_str(), f, h, bias, Input::kNarrow});
@@ -196,7 +196,8 @@ void deepseek_mixture(Tape& tape, const Shape& shape, const Experts& e, std::int
   tape.route_wide(tokens, h, e, shape.architecture == Architecture::kDeepseekV3);
   all_experts(tape, shape, e, tokens, true);
   const bool router_has_a_copy = tape.residual() == 2;
-  shared_expert(tape, shape, "shared_experts", e.shared, tokens, router_has_a_copy);
+  shared_expert(tape, shape, "shared_experts", e.shared, tokens,
+                router_has_a_copy ? Tape::Input::kWide : Tape::Input::kWideAgain, 2);
   tape.add_to_experts(tokens * h);
 }
 
@@ -212,7 +213,7 @@ void mixture_block(Tape& tape, const Shape& shape, const Experts& e, std::int64_
     all_experts(tape, shape, e, tokens, false);
   } else {
     if (e.shared > 0) {
-      shared_expert(tape, shape, "shared_expert", e.shared, tokens, true);
+      shared_expert(tape, shape, "shared_expert", e.shared, tokens, Tape::Input::kWide, 3);
     }
     tape.module("mlp.gate", {e.count * h}, e.shared > 0 ? 1 : 2);
     tape.route(tokens, h, e, e.shared == 0, mixtral);
