@@ -88,8 +88,7 @@ void models(const CatalogOptions& options, const study::Catalog& catalog, std::o
                {"params", Align::kRight},
                {"layers", Align::kRight},
                {"hidden", Align::kRight},
-               {"heads", Align::kRight},
-               {"kv", Align::kRight},
+               {"q/kv", Align::kRight},
                {"ffn", Align::kRight},
                {"vocab", Align::kRight}});
   const std::vector<std::string> names =
@@ -98,8 +97,8 @@ void models(const CatalogOptions& options, const study::Catalog& catalog, std::o
     const model::Shape s = catalog.model(name, kCommandLine);
     table.add_row({name, std::string(model::to_string(s.architecture)),
                    report::parameters_text(static_cast<double>(model::parameters(s))),
-                   std::to_string(s.layers), std::to_string(s.hidden), std::to_string(s.heads),
-                   std::to_string(s.kv_heads), std::to_string(s.ffn),
+                   std::to_string(s.layers), std::to_string(s.hidden),
+                   fmt::format("{}/{}", s.heads, s.kv_heads), std::to_string(s.kinds.back().ffn),
                    std::to_string(s.vocabulary)});
   }
   out << table.text(style_of(options));

@@ -10,27 +10,56 @@ namespace {
 
 double real(std::int64_t n) { return static_cast<double>(n); }
 
-}  // namespace
-
-Flops layer_linear_flops(const Shape& s, std::int64_t tokens) {
-  const std::int64_t attention = 4 * s.query_width() + 4 * s.kv_width();
-  const std::int64_t mlp = (s.gated_mlp ? 6 : 4) * s.ffn;
-  const std::int64_t router =
-      s.experts ? 2 * (s.experts->count + (s.experts->shared > 0 ? 1 : 0)) : 0;
-  const std::int64_t adapters = s.adapters.any() ? count(trained(layer_tensors(s))) : 0;
-  return Flops(real(tokens) * real(s.hidden) * real(attention + mlp + router)) +
-         Flops(2 * real(tokens) * real(adapters));
+// Of the matrices of q, k, v and o.
+double attention_elements(const Shape& s) {
+  if (!s.latent) {
+    return real(s.hidden) * real(2 * s.query_width() + 2 * s.kv_width());
+  }
+  const Latent& l = *s.latent;
+  const double q = l.q_rank > 0 ? real(l.q_rank) * real(s.hidden + s.query_width())
+                                : real(s.hidden) * real(s.query_width());
+  const double kv = real(s.hidden) * real(l.kv_rank + l.rotary) +
+                    real(l.kv_rank) * real(s.heads * l.plain + s.value_width());
+  return q + kv + real(s.value_width()) * real(s.hidden);
 }
 
-Flops layer_attention_flops(const Shape& s, Batch batch, Mask mask) {
+template <class Of>
+Flops sum_of_layers(const Shape& s, Of of) {
+  Flops sum;
+  for (const Shape::Alike& alike : s.different_layers()) {
+    sum += real(alike.count) * of(alike.layer);
+  }
+  return sum;
+}
+
+Flops attention_flops(const Shape& s, Batch batch, Mask mask) {
+  return sum_of_layers(
+      s, [&](std::int64_t layer) { return layer_attention_flops(s, layer, batch, mask); });
+}
+
+}  // namespace
+
+Flops layer_linear_flops(const Shape& s, std::int64_t layer, std::int64_t tokens) {
+  const LayerKind& kind = s.kind(layer);
+  std::int64_t router = 0;
+  if (kind.experts) {
+    const bool gate = kind.experts->shared > 0 && s.architecture == Architecture::kQwen2Moe;
+    router = s.hidden * (kind.experts->count + (gate ? 1 : 0));
+  }
+  const double mlp = (s.gated_mlp ? 3 : 2) * real(s.hidden) * real(kind.ffn);
+  const std::int64_t adapters = s.adapters.any() ? count(trained(layer_tensors(s, layer))) : 0;
+  return Flops(2 * real(tokens) * (attention_elements(s) + mlp + real(router) + real(adapters)));
+}
+
+Flops layer_attention_flops(const Shape& s, std::int64_t layer, Batch batch, Mask mask) {
   const double sequence = real(batch.sequence);
   // Scores per head and sample: the square, or what lies under the diagonal and within the window.
   double scores = sequence * sequence;
   if (mask == Mask::kCausal) {
-    const double window = std::min(real(s.window.value_or(batch.sequence)), sequence);
+    const double window = std::min(real(s.kind(layer).window.value_or(batch.sequence)), sequence);
     scores = window * (sequence - window / 2);
   }
-  return Flops(4 * real(batch.samples) * real(s.query_width()) * scores);
+  return Flops(2 * real(batch.samples) * real(s.query_width() + s.value_width()) * scores);
 }
 
 Flops head_flops(const Shape& s, std::int64_t tokens) {
@@ -38,8 +67,9 @@ Flops head_flops(const Shape& s, std::int64_t tokens) {
 }
 
 Flops forward_flops(const Shape& s, Batch batch, Mask mask) {
-  const Flops layer = layer_linear_flops(s, batch.tokens()) + layer_attention_flops(s, batch, mask);
-  return real(s.layers) * layer + head_flops(s, batch.tokens());
+  const Flops linear = sum_of_layers(
+      s, [&](std::int64_t layer) { return layer_linear_flops(s, layer, batch.tokens()); });
+  return linear + attention_flops(s, batch, mask) + head_flops(s, batch.tokens());
 }
 
 Flops model_flops(const Shape& s, Batch batch) {
@@ -47,7 +77,7 @@ Flops model_flops(const Shape& s, Batch batch) {
     return (1 + kBackwardOfGemm) * forward_flops(s, batch);
   }
   const Flops weights(2 * real(batch.tokens()) * real(trained_parameters(s)));
-  return 2.0 * forward_flops(s, batch) + real(s.layers) * layer_attention_flops(s, batch) + weights;
+  return 2.0 * forward_flops(s, batch) + attention_flops(s, batch, Mask::kCausal) + weights;
 }
 
 Flops six_nd(const Shape& s, Batch batch) {
@@ -57,20 +87,27 @@ Flops six_nd(const Shape& s, Batch batch) {
 }
 
 Flops palm_flops(const Shape& s, Batch batch) {
-  const double attention = 12 * real(s.layers) * real(s.query_width()) * real(batch.sequence);
-  return six_nd(s, batch) + Flops(real(batch.tokens()) * attention);
+  return six_nd(s, batch) + 3.0 * attention_flops(s, batch, Mask::kFull);
 }
 
 Flops megatron_flops(const Shape& s, Batch batch) {
   const double tokens = real(batch.tokens());
   const double hidden = real(s.hidden);
-  const double query_ratio = real(s.query_width()) / hidden;
-  const double kv_hidden = hidden * real(s.kv_heads) / real(s.heads);
-  const double attention =
-      4 * tokens * hidden * query_ratio * (hidden + kv_hidden + real(batch.sequence) / 2);
-  const double mlp = 4 * tokens * hidden * real(s.ffn) * (s.gated_mlp ? 1.5 : 1);
+  double attention = 0;
+  if (s.latent) {
+    const double scores = real(s.query_width() + s.value_width()) * real(batch.sequence) / 2;
+    attention = 2 * tokens * (attention_elements(s) + scores);
+  } else {
+    const double query_ratio = real(s.query_width()) / hidden;
+    const double kv_hidden = hidden * real(s.kv_heads) / real(s.heads);
+    attention = 4 * tokens * hidden * query_ratio * (hidden + kv_hidden + real(batch.sequence) / 2);
+  }
+  const Flops layers = sum_of_layers(s, [&](std::int64_t layer) {
+    const double mlp = 4 * tokens * hidden * real(s.kind(layer).ffn) * (s.gated_mlp ? 1.5 : 1);
+    return Flops(attention + mlp);
+  });
   const double logits = 2 * tokens * hidden * real(s.vocabulary);
-  return Flops(3 * (real(s.layers) * (attention + mlp) + logits));
+  return 3.0 * (layers + Flops(logits));
 }
 
 Flops narayanan_flops(const Shape& s, Batch batch) {

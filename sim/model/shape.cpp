@@ -8,32 +8,34 @@
 #include <vector>
 
 #include "sim/base/text.h"
+#include "sim/model/config_fields.h"
 #include "sim/model/tensors.h"
 
 namespace offsim::model {
 
 namespace {
 
-constexpr std::int64_t kMostLayers = 100'000;
-constexpr std::int64_t kWidest = 1'000'000;
-constexpr std::int64_t kMostHeads = 100'000;
-constexpr std::int64_t kWidestFfn = 10'000'000;
-constexpr std::int64_t kMostTokens = 100'000'000;  // vocabulary
-constexpr std::int64_t kLongest = 1'000'000'000;   // positions, windows
-
 // Only listed, never "did you mean": mixtral is no slip of mistral.
 constexpr std::string_view kSupported =
-    "gpt2, llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe";
+    "deepseek_v2, deepseek_v3, gpt2, gpt_oss, llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, "
+    "qwen3_moe";
 
 struct Named {
   std::string_view name;
   Architecture architecture;
 };
 constexpr std::array kArchitectures = {
-    Named{"gpt2", Architecture::kGpt2},          Named{"llama", Architecture::kLlama},
-    Named{"mistral", Architecture::kMistral},    Named{"qwen2", Architecture::kQwen2},
-    Named{"qwen3", Architecture::kQwen3},        Named{"mixtral", Architecture::kMixtral},
-    Named{"qwen2_moe", Architecture::kQwen2Moe}, Named{"qwen3_moe", Architecture::kQwen3Moe},
+    Named{"gpt2", Architecture::kGpt2},
+    Named{"llama", Architecture::kLlama},
+    Named{"mistral", Architecture::kMistral},
+    Named{"qwen2", Architecture::kQwen2},
+    Named{"qwen3", Architecture::kQwen3},
+    Named{"mixtral", Architecture::kMixtral},
+    Named{"qwen2_moe", Architecture::kQwen2Moe},
+    Named{"qwen3_moe", Architecture::kQwen3Moe},
+    Named{"deepseek_v2", Architecture::kDeepseekV2},
+    Named{"deepseek_v3", Architecture::kDeepseekV3},
+    Named{"gpt_oss", Architecture::kGptOss},
 };
 
 // Files that people hand over in place of a config.json, each known by one or two of its keys.
@@ -54,37 +56,6 @@ constexpr std::array kOtherFormats = {
     OtherFormat{"num_layers", "ffn_hidden_size", "a Megatron configuration"},
     OtherFormat{"language_model", "model_parallel", "a Megatron configuration"},
 };
-
-bool present(View& config, std::string_view key) {
-  const Node* node = config.get(key);
-  return node != nullptr && node->kind != Node::Kind::kNull;
-}
-
-// The texts of a list; none where the key is absent.
-std::vector<const Node*> texts(View& config, std::string_view key) {
-  if (!present(config, key)) {
-    return {};
-  }
-  const Node& list = config.need(key);
-  if (list.kind != Node::Kind::kList) {
-    throw InputError(list.place, fmt::format("{} is not a list", key), "expected [NAME, ...]");
-  }
-  std::vector<const Node*> out;
-  for (const Node& item : list.items) {
-    to_text(item, key);
-    out.push_back(&item);
-  }
-  return out;
-}
-
-bool is_mixture(Architecture architecture) {
-  return architecture == Architecture::kMixtral || architecture == Architecture::kQwen2Moe ||
-         architecture == Architecture::kQwen3Moe;
-}
-
-bool flag(View& config, std::string_view key, bool fallback) {
-  return present(config, key) ? config.boolean(key) : fallback;
-}
 
 Architecture read_architecture(View& config) {
   if (!present(config, "model_type")) {
@@ -108,22 +79,43 @@ Architecture read_architecture(View& config) {
                    fmt::format("expected one of {}", kSupported));
 }
 
+// What these architectures are published as: transformers makes 16-bit weights of it.
+std::string_view published_as(Architecture architecture) {
+  return architecture == Architecture::kDeepseekV3 ? "fp8"
+         : architecture == Architecture::kGptOss   ? "mxfp4"
+                                                   : "";
+}
+
+void refuse_quantised(View& config, Architecture architecture) {
+  if (!present(config, "quantization_config")) {
+    return;
+  }
+  const Node& block = config.need("quantization_config");
+  if (block.kind == Node::Kind::kMap) {
+    View quantised(block, "quantization_config");
+    if (present(quantised, "quant_method") &&
+        quantised.text("quant_method") == published_as(architecture)) {
+      return;
+    }
+  }
+  throw InputError(config.place_of("quantization_config"),
+                   "a quantised checkpoint is not supported: only adapters on it can be trained",
+                   "expected the config.json of the unquantised model, and lora_rank with a base");
+}
+
 // A supported model_type does not make a supported model: these keys announce another computation.
 void refuse_other_models(View& config, Architecture architecture) {
-  if (present(config, "quantization_config")) {
-    throw InputError(
-        config.place_of("quantization_config"),
-        "a quantised checkpoint is not supported: only adapters on it can be trained",
-        "expected the config.json of the unquantised model, and lora_rank with a base");
-  }
+  refuse_quantised(config, architecture);
   for (const char* key : {"text_config", "vision_config"}) {
     if (present(config, key)) {
       throw InputError(config.place_of(key), fmt::format("{} announces a multimodal model", key),
                        "expected a language model alone");
     }
   }
-  const bool mixtral = architecture == Architecture::kMixtral;
-  const bool qwen = is_mixture(architecture) && !mixtral;
+  const bool local =
+      architecture == Architecture::kMixtral || architecture == Architecture::kGptOss;
+  const bool deepseek = is_deepseek(architecture);
+  const bool qwen = is_mixture(architecture) && !local && !deepseek;
   const auto refuse_experts = [&](const char* key, bool own) {
     if (!own && present(config, key) && config.integer(key, 0, kMostHeads) > 0) {
       throw InputError(config.place_of(key), fmt::format("{} announces a mixture of experts", key),
@@ -132,9 +124,9 @@ void refuse_other_models(View& config, Architecture architecture) {
     }
   };
   refuse_experts("num_experts", qwen);
-  refuse_experts("num_local_experts", mixtral);
+  refuse_experts("num_local_experts", local);
   for (const char* key : {"n_routed_experts", "n_shared_experts", "first_k_dense_replace"}) {
-    refuse_experts(key, false);
+    refuse_experts(key, deepseek);
   }
   for (const char* key : {"is_encoder_decoder", "add_cross_attention"}) {
     if (flag(config, key, false)) {
@@ -151,34 +143,6 @@ void refuse_other_models(View& config, Architecture architecture) {
   }
 }
 
-// Unknown keys pass, except one that reads like a slip of a key that is not there.
-void refuse_slips(const View& config, const std::vector<std::string>& known) {
-  std::vector<std::string> absent;
-  std::ranges::copy_if(known, std::back_inserter(absent),
-                       [&](const std::string& key) { return !config.has(key); });
-  for (const std::string& key : config.keys()) {
-    const std::string meant = nearest(key, absent);
-    if (!meant.empty() && std::ranges::find(known, key) == known.end()) {
-      throw InputError(config.place_of(key), fmt::format("unknown key '{}'", key),
-                       fmt::format("did you mean '{}'?", meant));
-    }
-  }
-}
-
-struct Count {
-  const char* key;
-  std::int64_t value;
-};
-
-void refuse_remainder(const View& config, Count whole, Count part, const char* expected) {
-  if (whole.value % part.value != 0) {
-    throw InputError(
-        config.place_of(part.key),
-        fmt::format("{} {} does not divide {} {}", part.key, part.value, whole.key, whole.value),
-        expected);
-  }
-}
-
 void read_gpt2(View& config, Shape& shape) {
   refuse_slips(config, {"n_embd", "n_layer", "n_head", "n_inner", "n_positions", "vocab_size",
                         "tie_word_embeddings"});
@@ -189,7 +153,7 @@ void read_gpt2(View& config, Shape& shape) {
   refuse_remainder(config, {"n_embd", shape.hidden}, {"n_head", shape.heads},
                    "expected a divisor of it");
   shape.head_dim = shape.hidden / shape.heads;
-  shape.ffn =
+  shape.kinds.front().ffn =
       present(config, "n_inner") ? config.integer("n_inner", 1, kWidestFfn) : 4 * shape.hidden;
   shape.vocabulary = config.integer("vocab_size", 1, kMostTokens);
   shape.positions = config.integer("n_positions", 1, kLongest);
@@ -198,57 +162,6 @@ void read_gpt2(View& config, Shape& shape) {
   shape.norm = Norm::kLayer;
   shape.gated_mlp = false;
   shape.fused_qkv = shape.qkv_bias = shape.output_bias = shape.mlp_bias = true;
-}
-
-// The kind of all layers, where the file lists it layer by layer; empty where it does not.
-std::string layer_type(View& config) {
-  std::string first;
-  for (const Node* item : texts(config, "layer_types")) {
-    const std::string& type = item->scalar;
-    if (type != "full_attention" && type != "sliding_attention") {
-      throw InputError(item->place, fmt::format("layer type '{}' is not supported", type),
-                       "expected full_attention or sliding_attention");
-    }
-    if (!first.empty() && type != first) {
-      throw InputError(item->place, "some layers have a sliding window and some do not",
-                       "expected layers that are all alike");
-    }
-    first = type;
-  }
-  return first;
-}
-
-// transformers: mistral slides in every layer, qwen2 and qwen3 from layer max_window_layers on (or
-// where layer_types says so) and only if use_sliding_window, llama never.
-std::optional<std::int64_t> read_window(View& config, const Shape& shape) {
-  const std::string type = layer_type(config);
-  const bool absent = config.has("sliding_window") && !present(config, "sliding_window");
-  if (absent || shape.architecture == Architecture::kLlama) {
-    return std::nullopt;
-  }
-  if (shape.architecture == Architecture::kMixtral && !present(config, "sliding_window")) {
-    return std::nullopt;
-  }
-  if (shape.architecture == Architecture::kMistral ||
-      shape.architecture == Architecture::kMixtral) {
-    return config.integer("sliding_window", 1, kLongest);
-  }
-  if (!flag(config, "use_sliding_window", false) || type == "full_attention") {
-    return std::nullopt;
-  }
-  if (type.empty()) {
-    const std::int64_t full = config.integer("max_window_layers", 0, kLongest);
-    if (full >= shape.layers) {
-      return std::nullopt;
-    }
-    if (full > 0) {
-      throw InputError(
-          config.place_of("max_window_layers"),
-          fmt::format("layers from {} on have a sliding window, the others have none", full),
-          fmt::format("expected layers that are all alike: 0, or at least {}", shape.layers));
-    }
-  }
-  return config.integer("sliding_window", 1, kLongest);
 }
 
 void read_biases(View& config, Shape& shape) {
@@ -267,58 +180,12 @@ void read_biases(View& config, Shape& shape) {
     case Architecture::kQwen2Moe:
       shape.qkv_bias = flag(config, "qkv_bias", true);
       break;
+    case Architecture::kGptOss:
+      shape.qkv_bias = shape.output_bias = flag(config, "attention_bias", true);
+      break;
     default:
       break;
   }
-}
-
-// Dense layers among the sparse ones: qwen's files can ask for them.
-void refuse_dense_layers(View& config) {
-  if (present(config, "decoder_sparse_step") &&
-      config.integer("decoder_sparse_step", 1, kMostLayers) > 1) {
-    throw InputError(config.place_of("decoder_sparse_step"), "only some layers have experts",
-                     "expected layers that are all alike: 1");
-  }
-  if (!present(config, "mlp_only_layers")) {
-    return;
-  }
-  const Node& dense = config.need("mlp_only_layers");
-  if (dense.kind != Node::Kind::kList) {
-    throw InputError(dense.place, "mlp_only_layers is not a list", "expected []");
-  }
-  if (!dense.items.empty()) {
-    throw InputError(config.place_of("mlp_only_layers"), "only some layers have experts",
-                     "expected layers that are all alike: []");
-  }
-}
-
-Experts read_experts(View& config, Architecture architecture) {
-  const bool mixtral = architecture == Architecture::kMixtral;
-  const char* const count = mixtral ? "num_local_experts" : "num_experts";
-  refuse_slips(config, {count, "num_experts_per_tok"});
-  if (!mixtral) {
-    refuse_slips(config, {"moe_intermediate_size", "shared_expert_intermediate_size",
-                          "norm_topk_prob", "intermediate_size"});
-  }
-  Experts experts;
-  experts.count = config.integer(count, 1, kMostHeads);
-  experts.per_token = config.integer("num_experts_per_tok", 1, kMostHeads);
-  if (experts.per_token > experts.count) {
-    throw InputError(
-        config.place_of("num_experts_per_tok"),
-        fmt::format("a token passes {} of {} experts", experts.per_token, experts.count),
-        fmt::format("expected at most {}", experts.count));
-  }
-  experts.width =
-      config.integer(mixtral ? "intermediate_size" : "moe_intermediate_size", 1, kWidestFfn);
-  if (architecture == Architecture::kQwen2Moe) {
-    experts.shared = config.integer("shared_expert_intermediate_size", 1, kWidestFfn);
-  }
-  experts.normalized = mixtral || flag(config, "norm_topk_prob", false);
-  if (!mixtral) {
-    refuse_dense_layers(config);
-  }
-  return experts;
 }
 
 void read_llama_like(View& config, Shape& shape) {
@@ -334,18 +201,13 @@ void read_llama_like(View& config, Shape& shape) {
   shape.kv_heads = as_heads ? shape.heads : config.integer("num_key_value_heads", 1, kMostHeads);
   refuse_remainder(config, {"num_attention_heads", shape.heads},
                    {"num_key_value_heads", shape.kv_heads}, "expected a divisor of it");
-  if (present(config, "head_dim") || shape.architecture == Architecture::kQwen3) {
+  if (present(config, "head_dim") || shape.architecture == Architecture::kQwen3 ||
+      shape.architecture == Architecture::kGptOss) {
     shape.head_dim = config.integer("head_dim", 1, kMostHeads);
   } else {
     refuse_remainder(config, {"hidden_size", shape.hidden}, {"num_attention_heads", shape.heads},
                      "expected a divisor of it, or head_dim");
     shape.head_dim = shape.hidden / shape.heads;
-  }
-  if (is_mixture(shape.architecture)) {
-    shape.experts = read_experts(config, shape.architecture);
-    shape.ffn = shape.experts->per_token * shape.experts->width + shape.experts->shared;
-  } else {
-    shape.ffn = config.integer("intermediate_size", 1, kWidestFfn);
   }
   shape.vocabulary = config.integer("vocab_size", 1, kMostTokens);
   if (shape.architecture != Architecture::kQwen2Moe || present(config, "max_position_embeddings")) {
@@ -354,15 +216,50 @@ void read_llama_like(View& config, Shape& shape) {
   shape.tied = flag(config, "tie_word_embeddings", false);
   shape.qk_norm =
       shape.architecture == Architecture::kQwen3 || shape.architecture == Architecture::kQwen3Moe;
+  shape.sinks = shape.architecture == Architecture::kGptOss;
   read_biases(config, shape);
-  shape.window = read_window(config, shape);
+  read_layers(config, shape);
+}
+
+// num_key_value_heads is in these files, and nothing reads it: every head has a key of its own.
+void read_deepseek(View& config, Shape& shape) {
+  refuse_slips(config,
+               {"num_hidden_layers", "hidden_size", "num_attention_heads", "q_lora_rank",
+                "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "vocab_size",
+                "max_position_embeddings", "tie_word_embeddings", "attention_bias"});
+  shape.layers = config.integer("num_hidden_layers", 1, kMostLayers);
+  shape.hidden = config.integer("hidden_size", 1, kWidest);
+  shape.heads = shape.kv_heads = config.integer("num_attention_heads", 1, kMostHeads);
+  Latent latent;
+  const bool one_matrix = config.has("q_lora_rank") && !present(config, "q_lora_rank");
+  latent.q_rank = one_matrix ? 0 : config.integer("q_lora_rank", 1, kWidest);
+  latent.kv_rank = config.integer("kv_lora_rank", 1, kWidest);
+  latent.plain = config.integer("qk_nope_head_dim", 1, kMostHeads);
+  latent.rotary = config.integer("qk_rope_head_dim", 1, kMostHeads);
+  if (latent.rotary % 2 != 0) {
+    throw InputError(config.place_of("qk_rope_head_dim"),
+                     fmt::format("qk_rope_head_dim is {}", latent.rotary),
+                     "expected an even number: positions turn pairs of elements");
+  }
+  shape.latent = latent;
+  shape.head_dim = latent.plain + latent.rotary;
+  shape.value_dim = config.integer("v_head_dim", 1, kMostHeads);
+  shape.vocabulary = config.integer("vocab_size", 1, kMostTokens);
+  shape.max_sequence = config.integer("max_position_embeddings", 1, kLongest);
+  shape.tied = flag(config, "tie_word_embeddings", false);
+  shape.qkv_bias = shape.output_bias = flag(config, "attention_bias", false);
+  shape.mlp_bias =
+      shape.architecture == Architecture::kDeepseekV2 && flag(config, "mlp_bias", false);
+  read_layers(config, shape);
 }
 
 // In floating point, because the exact sum could overflow for the sizes allowed one by one.
 void refuse_absurd_total(const Shape& shape, const Place& place) {
-  const double total =
-      static_cast<double>(layer_parameters(shape)) * static_cast<double>(shape.layers) +
-      static_cast<double>(embedding_parameters(shape) + head_parameters(shape));
+  auto total = static_cast<double>(embedding_parameters(shape) + head_parameters(shape));
+  for (const Shape::Alike& alike : shape.different_layers()) {
+    total += static_cast<double>(layer_parameters(shape, alike.layer)) *
+             static_cast<double>(alike.count);
+  }
   if (total > kMostParameters) {
     throw InputError(place, fmt::format("the model has {:.3g} parameters", total),
                      fmt::format("expected at most {:g}", kMostParameters));
@@ -401,6 +298,28 @@ std::string_view to_string(Architecture architecture) {
   SIM_ASSERT(false, "every architecture has a name");
 }
 
+bool Shape::has_experts() const {
+  return std::ranges::any_of(different_layers(),
+                             [this](Alike alike) { return kind(alike.layer).experts.has_value(); });
+}
+
+std::vector<Shape::Alike> Shape::different_layers() const {
+  std::vector<Alike> different;
+  if (kind_of.empty()) {
+    return {{0, layers}};
+  }
+  std::vector<std::int64_t> where(kinds.size(), -1);
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    std::int64_t& found = where[kind_index(layer)];
+    if (found < 0) {
+      found = std::ssize(different);
+      different.push_back({layer, 0});
+    }
+    ++different[static_cast<std::size_t>(found)].count;
+  }
+  return different;
+}
+
 Shape read_config(const Node& document, const std::string& name) {
   View config(document, "");
   Shape shape;
@@ -409,6 +328,8 @@ Shape read_config(const Node& document, const std::string& name) {
   refuse_other_models(config, shape.architecture);
   if (shape.architecture == Architecture::kGpt2) {
     read_gpt2(config, shape);
+  } else if (is_deepseek(shape.architecture)) {
+    read_deepseek(config, shape);
   } else {
     read_llama_like(config, shape);
   }

@@ -2,11 +2,13 @@
 //
 // Everything that parameters, FLOPs and bytes depend on, and nothing else: no rotary scaling, no
 // generation settings, no precision (that is the workload's), but how adapters' frozen weights are
-// stored, which is with the adapters. All layers of a Shape are alike.
+// stored, which is with the adapters. Layers share their attention's widths; in what else they may
+// differ is a LayerKind, of which most models have one.
 // Symbols in formulas: L layers, h hidden, a heads, g kv_heads, p head_dim, f ffn, V vocabulary;
-// of mixtures E experts, k of them a token.
+// of mixtures E experts, k of them a token, w wide; of latent attention r ranks, d widths of a
+// head's parts.
 //
-// Eight architectures, as transformers implements them:
+// Eleven architectures, as transformers 5 implements them:
 //   llama, mistral   RMS norms, gated MLP (SwiGLU), no biases unless the file asks for them (llama)
 //   qwen2            the same with biases on q, k, v, which no field of its file announces
 //   qwen3            the same with norms over each head of q and k, no biases
@@ -14,14 +16,26 @@
 //   mixtral          mistral with E experts in the place of the MLP, k of them a token
 //   qwen2_moe        qwen2 likewise, and an expert that every token passes, behind a gate
 //   qwen3_moe        qwen3 likewise, without that one
-// Left out, and refused by name: encoders, vision towers, quantised checkpoints, heads other than a
-// language model's, files whose layers differ (a window, or experts, in some of them only).
+//   deepseek_v2, _v3 latent attention; the first layers dense, then E experts and one for every
+//                    token; the router in fp32, v3's of sigmoids
+//   gpt_oss          windows in every other layer, sinks, biases, experts of a clamped SwiGLU
+// A window, and dense layers among a mixture's, may be of some layers only (layer_types,
+// max_window_layers; first_k_dense_replace, decoder_sparse_step, mlp_only_layers).
+// deepseek_v3 and gpt_oss are published as fp8 and mxfp4; training runs on 16-bit weights, which
+// transformers makes of these (dequantize) before the first step, so that their
+// quantization_config is read over. Any other is refused. What a checkpoint has beyond
+// transformers' model is not counted: v3's layer for multi-token prediction (num_nextn_predict_
+// layers), and buffers (e_score_correction_bias).
+// Left out, and refused by name: encoders, vision towers, other quantised checkpoints, heads other
+// than a language model's.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "sim/base/config.h"
 
@@ -35,7 +49,10 @@ enum class Architecture : std::uint8_t {
   kQwen3,
   kMixtral,
   kQwen2Moe,
-  kQwen3Moe
+  kQwen3Moe,
+  kDeepseekV2,
+  kDeepseekV3,
+  kGptOss
 };
 inline constexpr double kMostParameters = 1e14;  // keeps every count of bytes far inside int64
 
@@ -43,13 +60,35 @@ enum class Norm : std::uint8_t { kRms, kLayer };  // a layer norm has a bias, an
 
 std::string_view to_string(Architecture architecture);  // "gpt2", as model_type spells it
 
-// The experts of every layer: gated MLPs in the place of one.
+// The experts of a layer: gated MLPs in the place of one.
 struct Experts {
   std::int64_t count = 0;      // E
   std::int64_t per_token = 0;  // k
-  std::int64_t width = 0;      // between an expert's matrices
+  std::int64_t width = 0;      // w, between an expert's matrices
   std::int64_t shared = 0;     // of the expert that every token passes; 0: there is none
   bool normalized = false;     // a token's k weights are divided by their sum
+  bool grouped = false;        // the k come from the best groups of experts (deepseek)
+  bool bias = false;           // of the router and of the experts' matrices (gpt_oss)
+  friend bool operator==(const Experts&, const Experts&) = default;
+};
+
+// In what layers of a model may differ.
+struct LayerKind {
+  std::int64_t ffn = 0;                // f, the width between the MLP's matrices; of experts what a
+                                       // token passes: k w + shared
+  std::optional<std::int64_t> window;  // sliding attention window, in tokens
+  std::optional<Experts> experts;
+  friend bool operator==(const LayerKind&, const LayerKind&) = default;
+};
+
+// Multi-head latent attention (arXiv 2405.04434): keys and values, and unless q_rank is 0 queries,
+// are products of a narrow latent vector of each token. A head's query and key have a part without
+// and one with rotary positions; that of the key is one for all heads.
+struct Latent {
+  std::int64_t q_rank = 0;  // 0: q is one matrix
+  std::int64_t kv_rank = 0;
+  std::int64_t plain = 0;   // qk_nope_head_dim
+  std::int64_t rotary = 0;  // qk_rope_head_dim
 };
 
 // Low-rank adapters on frozen weights (LoRA, arXiv 2106.09685), as PEFT adds them: a Linear's W x
@@ -80,17 +119,17 @@ struct Adapters {
 struct Shape {
   std::string name;  // the file's name without .json, or its folder's when that is config.json
   Architecture architecture = Architecture::kLlama;
-  std::int64_t layers = 0;             // L
-  std::int64_t hidden = 0;             // h
-  std::int64_t heads = 0;              // a
-  std::int64_t kv_heads = 0;           // g, divides a
-  std::int64_t head_dim = 0;           // p; a p need not be h (qwen3)
-  std::int64_t ffn = 0;                // f, the width between the MLP's matrices; of a mixture what
-                                       // a token passes: k width + shared
-  std::int64_t vocabulary = 0;         // V, rows of the embedding
-  std::int64_t positions = 0;          // rows of the learned position table (gpt2); 0: rotary
-  std::int64_t max_sequence = 0;       // the longest sequence the file declares
-  std::optional<std::int64_t> window;  // sliding attention window of every layer, in tokens
+  std::int64_t layers = 0;        // L
+  std::int64_t hidden = 0;        // h
+  std::int64_t heads = 0;         // a
+  std::int64_t kv_heads = 0;      // g, divides a
+  std::int64_t head_dim = 0;      // p, of q and k; a p need not be h (qwen3)
+  std::int64_t value_dim = 0;     // of v; 0: as head_dim
+  std::int64_t vocabulary = 0;    // V, rows of the embedding
+  std::int64_t positions = 0;     // rows of the learned position table (gpt2); 0: rotary
+  std::int64_t max_sequence = 0;  // the longest sequence the file declares
+  std::vector<LayerKind> kinds = std::vector<LayerKind>(1);
+  std::vector<std::size_t> kind_of = {};  // by layer, which of them; empty: all are the first
   Norm norm = Norm::kRms;
   bool tied = false;         // the head is the embedding matrix: one tensor, used twice
   bool gated_mlp = true;     // SwiGLU, three matrices; otherwise GELU, two
@@ -99,16 +138,34 @@ struct Shape {
   bool output_bias = false;  // on the attention output projection
   bool mlp_bias = false;     // on every matrix of the MLP
   bool qk_norm = false;      // two RMS norms of p elements a layer (qwen3)
-  std::optional<Experts> experts = {};
+  bool sinks = false;        // a number a head that joins its scores (gpt_oss)
+  std::optional<Latent> latent = {};
   Adapters adapters = {};  // the question's, not the file's
 
   std::int64_t query_width() const { return heads * head_dim; }  // a p
   std::int64_t kv_width() const { return kv_heads * head_dim; }  // g p
+  std::int64_t value_width() const {                             // of attention's result
+    return heads * (value_dim > 0 ? value_dim : head_dim);
+  }
+
+  std::size_t kind_index(std::int64_t layer) const {
+    return kind_of.empty() ? 0 : kind_of[static_cast<std::size_t>(layer)];
+  }
+  const LayerKind& kind(std::int64_t layer) const { return kinds[kind_index(layer)]; }
+  bool has_experts() const;
+  // For sums over layers and what is the largest of any: the first layer of each kind that occurs,
+  // and how many are alike.
+  struct Alike {
+    std::int64_t layer, count;
+  };
+  std::vector<Alike> different_layers() const;
 };
 
 // Reads a config.json. Throws InputError with the place of what is wrong: a missing, negative or
 // absurd number, a wrong type, heads that kv_heads does not divide, hidden that heads does not
-// divide while head_dim is absent, more than 10^14 parameters, no model_type, another architecture,
+// divide while head_dim is absent, a list of layers of another length than there are layers, more
+// dense layers than layers, more experts a token than there are, groups that do not divide them,
+// more than 10^14 parameters, no model_type, another architecture,
 // anything listed above as left out, and formats that are not Hugging Face's (params.json of Llama,
 // Megatron or NeMo YAML, adapters).
 //

@@ -54,7 +54,7 @@ void Tape::product(std::vector<Kernel>& list, std::int64_t m, std::int64_t n,
       {.kind = Kernel::Kind::kGemm, .m = m, .n = n, .k = k, .wide = numerics_ == Numerics::kFp32});
 }
 
-void Tape::rms_norm(std::int64_t rows, std::int64_t width, bool needed, bool narrow) {
+void Tape::rms_norm(std::int64_t rows, std::int64_t width, bool needed, bool narrow, bool late) {
   const std::int64_t n = rows * width;
   const std::int64_t in = narrow ? act() : residual();
   // Forward: to fp32; square; mean; epsilon and rsqrt (a number a row); scale; back; times the
@@ -66,11 +66,16 @@ void Tape::rms_norm(std::int64_t rows, std::int64_t width, bool needed, bool nar
   stream(forward_, 4 * n);
   tiny(forward_, 2);
   indexed(forward_, n, 8 * n);
-  if (in == 2) {
+  const bool casts_last = late && in == 2;
+  if (in == 2 && !casts_last) {
     stream(forward_, 6 * n);
   }
-  const bool mixed = in == 2 && numerics_ == Numerics::kAutocast;  // fp32 weight times 16-bit
-  indexed(forward_, mixed ? converting(n) : n, 2 * in * n);
+  const std::int64_t scaled = casts_last ? 4 : in;
+  const bool autocast = in == 2 && numerics_ == Numerics::kAutocast;  // fp32 weight times 16-bit
+  indexed(forward_, autocast || casts_last ? converting(n) : n, 2 * scaled * n);
+  if (casts_last) {
+    stream(forward_, 6 * n);
+  }
   if (!needed) {
     return;
   }
@@ -81,16 +86,19 @@ void Tape::rms_norm(std::int64_t rows, std::int64_t width, bool needed, bool nar
   save(4 * rows);
   save_again(4 * rows);
   if (!frozen_) {
-    save(in * n);
+    save(scaled * n);
   }
   save_parameter(in * width);
   // Backward of the weight's product: both factors' gradients and the sum over rows.
-  indexed(backward_, n, 2 * in * n);
-  if (!frozen_) {
-    stream(backward_, 3 * in * n);
-    stream(backward_, in * n);
+  if (casts_last) {
+    indexed(backward_, n, 6 * n);
   }
-  if (in == 2) {
+  indexed(backward_, n, 2 * scaled * n);
+  if (!frozen_) {
+    stream(backward_, 3 * scaled * n);
+    stream(backward_, scaled * n);
+  }
+  if (in == 2 && !casts_last) {
     indexed(backward_, n, 6 * n);
   }
   // Of the scaling: times rsqrt, times x, sum a row; of rsqrt and mean; of the square: x, 2x, times
@@ -296,25 +304,26 @@ void Tape::rotary(std::int64_t n, std::int64_t table, bool needed) {
   indexed(backward_, n, 2 * act() * n);                  // into the layout of the projection
 }
 
-void Tape::attention(Batch batch, std::int64_t heads, std::int64_t kv_heads,
-                     std::int64_t head_dim) {
+void Tape::attention(Batch batch, const Heads& heads) {
   Kernel kernel{.kind = Kernel::Kind::kAttention,
                 .batch = batch.samples,
-                .heads = heads,
-                .kv_heads = kv_heads,
+                .heads = heads.count,
+                .kv_heads = heads.kv_count,
                 .sequence = batch.sequence,
-                .head_dim = head_dim,
+                .head_dim = heads.width,
+                .value_dim = heads.value_width,
                 .wide = numerics_ == Numerics::kFp32};
   forward_.push_back(kernel);
   kernel.backward = true;
   backward_.push_back(kernel);
   tiny(backward_, 2);  // its row sums and conversion, timed within the kernel
-  const std::int64_t a_head = act() * batch.tokens() * head_dim;
-  save(a_head * heads);  // q, k, v
-  save(a_head * kv_heads);
-  save(a_head * kv_heads);
-  save(a_head * heads);              // the result
-  save(4 * batch.tokens() * heads);  // log-sum-exp
+  const std::int64_t tokens = batch.tokens();
+  save(act() * tokens * heads.width * heads.count);  // q, k, v
+  save(act() * tokens * heads.width * heads.kv_count);
+  saved_ += act() * heads.value_held;
+  save_again(act() * tokens * heads.value_width * heads.kv_count);
+  save(act() * tokens * heads.value_width * heads.count);  // the result
+  save(4 * tokens * heads.count);                          // log-sum-exp
 }
 
 void Tape::residual_add(std::int64_t n, bool needed) {

@@ -51,7 +51,9 @@ class Tape {
 
   // Norms over rows of `width`, from the residual stream (or from a product's result: `narrow`),
   // rows in all `rows`.
-  void rms_norm(std::int64_t rows, std::int64_t width, bool needed = true, bool narrow = false);
+  // `late`: back to 16 bits only after the weight's product (gpt_oss).
+  void rms_norm(std::int64_t rows, std::int64_t width, bool needed = true, bool narrow = false,
+                bool late = false);
   void layer_norm(std::int64_t rows, std::int64_t width, bool needed = true);
   // A Linear of rows x in -> rows x out. `input`: what it reads.
   enum class Input : std::uint8_t {
@@ -71,18 +73,47 @@ class Tape {
   // rotate_half and its products on q or k of n elements.
   // `table`: elements of its cosines, and of its sines.
   void rotary(std::int64_t n, std::int64_t table, bool needed = true);
-  void attention(Batch batch, std::int64_t heads, std::int64_t kv_heads, std::int64_t head_dim);
+  // rotary's result as products with each half of n elements: `strided`, the halves are the even
+  // and the odd elements (deepseek_v3); otherwise they are as rotary's (gpt_oss).
+  void rotary_halves(std::int64_t n, std::int64_t table, bool strided);
+  // As products of complex fp32 numbers (deepseek_v2).
+  void rotary_complex(std::int64_t n, std::int64_t table);
+  // Queries, keys and values from the products of the latent vectors: the rotary parts turned, the
+  // key's copied to every head, both joined to the plain parts. `complex`: as rotary_complex.
+  void latent_heads(Batch batch, std::int64_t heads, std::int64_t value_dim, const Latent& latent,
+                    bool complex);
+  // Fused. `value_held`: elements of the tensor of which v is a view and which stays with it.
+  struct Heads {
+    std::int64_t count, kv_count, width, value_width;
+    std::int64_t value_held;
+  };
+  void attention(Batch batch, const Heads& heads);
+  // With sinks, which no fused kernel that transformers uses unasked takes: keys and values copied
+  // to every query head, all S x S scores written out, the mask added to them, a sink joined to
+  // each row, the row's largest taken off, softmax. The mask is that of the window where there is
+  // one: nothing is computed less. Left out: the masks, made once for all layers; that rows of
+  // S + 1 elements slow the product with v.
+  void attention_with_sinks(Batch batch, std::int64_t heads, std::int64_t kv_heads,
+                            std::int64_t head_dim);
   // `needed`: the residual has a gradient too, not only what is added to it.
   void residual_add(std::int64_t n, bool needed = true);
   void silu_and_product(std::int64_t n);
   // A mixture's router on rows of `in`: scores of all experts, the k best of each row. `first`: the
   // first reader of the norm's result. `wide`: the weights stay fp32 (mixtral).
   void route(std::int64_t rows, std::int64_t in, const Experts& experts, bool first, bool wide);
+  // The same of deepseek: in 16 bits the product is of fp32 copies. `sigmoid`: scores of sigmoids
+  // and a bias for the choice alone (v3), otherwise of a softmax.
+  void route_wide(std::int64_t rows, std::int64_t in, const Experts& experts, bool sigmoid);
+  // The same of gpt_oss: the k best scores as they are, a softmax of these.
+  void route_best(std::int64_t rows, std::int64_t in, const Experts& experts);
   // transformers' grouped_mm: k copies of each row, sorted by expert, through two grouped products,
   // weighted, sorted back and summed. Under autocast all of it is fp32: grouped products are not
   // cast, and PyTorch loops over the experts. Cleared are rows that no expert here owns (expert
-  // parallelism); it is done always. Left out: that the fp32 loop waits for the experts' sizes.
+  // parallelism); it is done always. With bias it is gathered for each row, and the activation is
+  // gpt_oss's. Left out: that the fp32 loop waits for the experts' sizes.
   void experts(std::int64_t rows, std::int64_t in, const Experts& experts, bool wide);
+  // A shared expert's n-element result and theirs.
+  void add_to_experts(std::int64_t n);
   // An n-element result times a gate of one number a row, added to another.
   void gate_and_add(std::int64_t rows, std::int64_t n);
   void gelu_new(std::int64_t n);
@@ -118,6 +149,14 @@ class Tape {
   static void tiny(std::vector<Kernel>& list, int count);
   void product(std::vector<Kernel>& list, std::int64_t m, std::int64_t n, std::int64_t k) const;
   void grouped_product(std::int64_t rows, std::int64_t in, std::int64_t out, std::int64_t experts);
+  void add_expert_bias(std::int64_t n);
+  void expert_bias_backward(std::int64_t n);
+  void silu_of_halves(std::int64_t f);
+  void silu_of_halves_backward(std::int64_t f);
+  void clamped_swiglu(std::int64_t f);
+  void clamped_swiglu_backward(std::int64_t f);
+  void best_groups(std::int64_t rows, const Experts& experts);
+  void joined_heads(std::int64_t plain, std::int64_t rotary, bool wide_rotary);
   void cleared(std::vector<Kernel>& list, std::int64_t n);
   void frozen_linear(std::int64_t rows, std::int64_t in, std::int64_t out, Input input,
                      bool needed);

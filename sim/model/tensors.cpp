@@ -27,6 +27,8 @@ class Inventory {
   void stacked(const char* name, std::int64_t count, std::int64_t rows, std::int64_t cols) {
     add(name, count * rows, cols, true, !adapters_.any());
   }
+  // A vector of a module itself.
+  void own(const char* name, std::int64_t size) { add(name, size, 1, false, !adapters_.any()); }
   // Linear layers of PyTorch store [out, in]; gpt2's Conv1D stores [in, out].
   void linear(const std::string& name, std::int64_t in, std::int64_t out, bool bias) {
     const std::string base = base_of(name);
@@ -74,43 +76,79 @@ class Inventory {
 };
 
 std::vector<Tensor> gpt2_layer(const Shape& s, std::int64_t layer) {
+  const std::int64_t ffn = s.kind(layer).ffn;
   Inventory in(s, fmt::format("transformer.h.{}.", layer), Group::kLayer, layer);
   in.norm("ln_1", s.norm, s.hidden);
   in.conv1d("attn.c_attn", s.hidden, s.query_width() + 2 * s.kv_width());
   in.conv1d("attn.c_proj", s.query_width(), s.hidden);
   in.norm("ln_2", s.norm, s.hidden);
-  in.conv1d("mlp.c_fc", s.hidden, s.ffn);
-  in.conv1d("mlp.c_proj", s.ffn, s.hidden);
+  in.conv1d("mlp.c_fc", s.hidden, ffn);
+  in.conv1d("mlp.c_proj", ffn, s.hidden);
   return std::move(in).take();
 }
 
-void gated_mlp(Inventory& in, const Shape& s) {
-  in.linear("mlp.gate_proj", s.hidden, s.ffn, s.mlp_bias);
-  in.linear("mlp.up_proj", s.hidden, s.ffn, s.mlp_bias);
-  in.linear("mlp.down_proj", s.ffn, s.hidden, s.mlp_bias);
+void gated_mlp(Inventory& in, const Shape& s, const std::string& name, std::int64_t ffn) {
+  in.linear(name + ".gate_proj", s.hidden, ffn, s.mlp_bias);
+  in.linear(name + ".up_proj", s.hidden, ffn, s.mlp_bias);
+  in.linear(name + ".down_proj", ffn, s.hidden, s.mlp_bias);
 }
 
-void mixture(Inventory& in, const Shape& s) {
-  const Experts& e = *s.experts;
-  const bool experts_first = s.architecture == Architecture::kQwen3Moe;
-  if (!experts_first) {
-    in.matrix("mlp.gate", e.count, s.hidden);
-  }
+void experts(Inventory& in, const Shape& s, const Experts& e) {
   in.stacked("mlp.experts.gate_up_proj", e.count, 2 * e.width, s.hidden);
-  in.stacked("mlp.experts.down_proj", e.count, s.hidden, e.width);
-  if (experts_first) {
-    in.matrix("mlp.gate", e.count, s.hidden);
+  if (e.bias) {
+    in.stacked("mlp.experts.gate_up_proj_bias", e.count, 1, 2 * e.width);
   }
-  if (e.shared > 0) {
-    in.linear("mlp.shared_expert.gate_proj", s.hidden, e.shared, false);
-    in.linear("mlp.shared_expert.up_proj", s.hidden, e.shared, false);
-    in.linear("mlp.shared_expert.down_proj", e.shared, s.hidden, false);
-    in.linear("mlp.shared_expert_gate", s.hidden, 1, false);
+  in.stacked("mlp.experts.down_proj", e.count, s.hidden, e.width);
+  if (e.bias) {
+    in.stacked("mlp.experts.down_proj_bias", e.count, 1, s.hidden);
   }
 }
 
-std::vector<Tensor> llama_layer(const Shape& s, std::int64_t layer) {
-  Inventory in(s, fmt::format("model.layers.{}.", layer), Group::kLayer, layer);
+void mixture(Inventory& in, const Shape& s, const Experts& e) {
+  switch (s.architecture) {
+    case Architecture::kGptOss:
+      in.linear("mlp.router", s.hidden, e.count, e.bias);
+      experts(in, s, e);
+      break;
+    case Architecture::kQwen3Moe:
+      experts(in, s, e);
+      in.matrix("mlp.gate", e.count, s.hidden);
+      break;
+    case Architecture::kDeepseekV2:
+    case Architecture::kDeepseekV3:
+      experts(in, s, e);
+      in.matrix("mlp.gate", e.count, s.hidden);
+      gated_mlp(in, s, "mlp.shared_experts", e.shared);
+      break;
+    default:
+      in.matrix("mlp.gate", e.count, s.hidden);
+      experts(in, s, e);
+      if (e.shared > 0) {
+        gated_mlp(in, s, "mlp.shared_expert", e.shared);
+        in.linear("mlp.shared_expert_gate", s.hidden, 1, false);
+      }
+  }
+}
+
+void latent_attention(Inventory& in, const Shape& s) {
+  const Latent& of = *s.latent;
+  if (of.q_rank == 0) {
+    in.linear("self_attn.q_proj", s.hidden, s.query_width(), false);
+  } else {
+    in.linear("self_attn.q_a_proj", s.hidden, of.q_rank, s.qkv_bias);
+    in.norm("self_attn.q_a_layernorm", s.norm, of.q_rank);
+    in.linear("self_attn.q_b_proj", of.q_rank, s.query_width(), false);
+  }
+  in.linear("self_attn.kv_a_proj_with_mqa", s.hidden, of.kv_rank + of.rotary, s.qkv_bias);
+  in.norm("self_attn.kv_a_layernorm", s.norm, of.kv_rank);
+  in.linear("self_attn.kv_b_proj", of.kv_rank, s.heads * of.plain + s.value_width(), false);
+  in.linear("self_attn.o_proj", s.value_width(), s.hidden, s.output_bias);
+}
+
+void attention(Inventory& in, const Shape& s) {
+  if (s.sinks) {
+    in.own("self_attn.sinks", s.heads);
+  }
   in.linear("self_attn.q_proj", s.hidden, s.query_width(), s.qkv_bias);
   in.linear("self_attn.k_proj", s.hidden, s.kv_width(), s.qkv_bias);
   in.linear("self_attn.v_proj", s.hidden, s.kv_width(), s.qkv_bias);
@@ -119,7 +157,13 @@ std::vector<Tensor> llama_layer(const Shape& s, std::int64_t layer) {
     in.norm("self_attn.q_norm", s.norm, s.head_dim);
     in.norm("self_attn.k_norm", s.norm, s.head_dim);
   }
-  s.experts ? mixture(in, s) : gated_mlp(in, s);
+}
+
+std::vector<Tensor> llama_layer(const Shape& s, std::int64_t layer) {
+  Inventory in(s, fmt::format("model.layers.{}.", layer), Group::kLayer, layer);
+  s.latent ? latent_attention(in, s) : attention(in, s);
+  const LayerKind& kind = s.kind(layer);
+  kind.experts ? mixture(in, s, *kind.experts) : gated_mlp(in, s, "mlp", kind.ffn);
   in.norm("input_layernorm", s.norm, s.hidden);
   in.norm("post_attention_layernorm", s.norm, s.hidden);
   return std::move(in).take();
@@ -240,33 +284,51 @@ std::vector<Tensor> all_tensors(const Shape& shape) {
   return all;
 }
 
-std::int64_t layer_parameters(const Shape& shape) { return count(layer_tensors(shape)); }
+std::int64_t layer_parameters(const Shape& shape, std::int64_t layer) {
+  return count(layer_tensors(shape, layer));
+}
 std::int64_t embedding_parameters(const Shape& shape) { return count(embedding_tensors(shape)); }
 std::int64_t final_norm_parameters(const Shape& shape) { return count(final_norm_tensors(shape)); }
 std::int64_t head_parameters(const Shape& shape) { return count(head_tensors(shape)); }
 
 std::int64_t parameters(const Shape& shape) {
-  return shape.layers * layer_parameters(shape) + count(outer_tensors(shape));
+  std::int64_t sum = count(outer_tensors(shape));
+  for (const Shape::Alike& alike : shape.different_layers()) {
+    sum += alike.count * layer_parameters(shape, alike.layer);
+  }
+  return sum;
 }
 
 std::int64_t active_parameters(const Shape& shape) {
-  if (!shape.experts) {
-    return parameters(shape);
+  std::int64_t sum = parameters(shape);
+  for (const Shape::Alike& alike : shape.different_layers()) {
+    if (const std::optional<Experts>& e = shape.kind(alike.layer).experts) {
+      const std::int64_t one =
+          3 * shape.hidden * e->width + (e->bias ? 2 * e->width + shape.hidden : 0);
+      sum -= alike.count * (e->count - e->per_token) * one;
+    }
   }
-  const Experts& e = *shape.experts;
-  return parameters(shape) - shape.layers * (e.count - e.per_token) * 3 * shape.hidden * e.width;
+  return sum;
 }
 
 std::int64_t trained_parameters(const Shape& shape) {
-  return shape.layers * count(trained(layer_tensors(shape))) + count(trained(outer_tensors(shape)));
+  std::int64_t sum = count(trained(outer_tensors(shape)));
+  for (const Shape::Alike& alike : shape.different_layers()) {
+    sum += alike.count * count(trained(layer_tensors(shape, alike.layer)));
+  }
+  return sum;
 }
 
 namespace {
 
+// In their order, those of one layer of each kind.
 std::vector<Tensor> different_tensors(const Shape& shape) {
-  Shape one = shape;  // layers are alike: the first stands for all
-  one.layers = 1;
-  return all_tensors(one);
+  std::vector<Tensor> all = embedding_tensors(shape);
+  for (const Shape::Alike& alike : shape.different_layers()) {
+    append(all, layer_tensors(shape, alike.layer));
+  }
+  append(all, tail_tensors(shape));
+  return all;
 }
 
 }  // namespace

@@ -9,8 +9,10 @@
 // Parameters of a dense SwiGLU layer: 2 h a p (q, o) + 2 h g p (k, v) + 3 h f + 2 h (norms), plus
 // biases a p + 2 g p (qwen2) or norms 2 p (qwen3). GELU: 2 h f and biases. A mixture has, for the
 // MLP's 3 h f, E h (router) + 3 E h w (two tensors of all experts: transformers 5; in 4 it was 3
-// an expert) and of qwen2_moe 3 h f_shared + h. Model: L layers + V h (embedding) + V h (head,
-// unless tied) + final norm + positions h.
+// an expert) and of a shared expert 3 h f_shared, with its gate h more (qwen2_moe). gpt_oss: biases
+// of all of these, E (1 + 2 w + h), and a sinks. Latent attention, for q, k, v and o: h r_q + r_q +
+// r_q a p (or h a p), h (r_kv + d_rotary) + r_kv + r_kv a (d_plain + d_v), a d_v h.
+// Model: its layers + V h (embedding) + V h (head, unless tied) + final norm + positions h.
 // With adapters (shape.h) the model's own tensors are frozen and each adapted Linear has two more,
 // behind its own: rank (in + out) trained parameters.
 // Left out: buffers (gpt2's masks, rotary frequencies), which are not trained.
@@ -51,9 +53,9 @@ Bytes constants(const Tensor& tensor);  // what a quantised one needs beside its
 Bytes numbers(const std::vector<Tensor>& tensors, Widths widths);
 Bytes constants(const std::vector<Tensor>& tensors);
 
-// The tensors of one layer. All layers are alike but for the index in their names.
+// The tensors of one layer. Those of a kind are alike but for the index in their names.
 // Requires: 0 <= layer < shape.layers.
-std::vector<Tensor> layer_tensors(const Shape& shape, std::int64_t layer = 0);
+std::vector<Tensor> layer_tensors(const Shape& shape, std::int64_t layer);
 // Before the layers, and behind them: final norm and, unless it is tied, the head.
 std::vector<Tensor> embedding_tensors(const Shape& shape);
 std::vector<Tensor> tail_tensors(const Shape& shape);
@@ -63,12 +65,14 @@ std::vector<Tensor> outer_tensors(const Shape& shape);
 // above.
 std::vector<Tensor> all_tensors(const Shape& shape);
 
-std::int64_t layer_parameters(const Shape& shape);      // of one layer
+std::int64_t layer_parameters(const Shape& shape, std::int64_t layer);
 std::int64_t embedding_parameters(const Shape& shape);  // token table and gpt2's positions
 std::int64_t final_norm_parameters(const Shape& shape);
 std::int64_t head_parameters(const Shape& shape);  // 0 when tied
 std::int64_t parameters(const Shape& shape);       // all of them, each counted once
-// Those that one token uses: k of the E experts, embedding and head included.
+// Those that one token uses: k of the E experts, embedding and head included. Published figures
+// often leave the input embedding out (DeepSeek-V2-Lite's 2.4 B, gpt-oss's 3.6 and 5.1 B), others
+// do not (Mixtral's 12.9 B, Qwen3's 3.3 and 22 B); DeepSeek-V3's 37 B is either.
 std::int64_t active_parameters(const Shape& shape);
 std::int64_t trained_parameters(const Shape& shape);
 // The largest tensor, the first of them when several are alike; of those that are trained.

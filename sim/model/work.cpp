@@ -1,6 +1,7 @@
 #include "sim/model/work.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "sim/base/error.h"
@@ -17,7 +18,8 @@ void norm(Tape& tape, const Shape& shape, std::int64_t tokens, const char* name,
   const bool bias = shape.norm == Norm::kLayer;
   tape.module(name, std::vector<std::int64_t>(bias ? 2 : 1, shape.hidden), borders);
   if (shape.norm == Norm::kRms) {
-    tape.rms_norm(tokens, shape.hidden, needed);
+    const bool late = shape.architecture == Architecture::kGptOss;
+    tape.rms_norm(tokens, shape.hidden, needed, false, late);
   } else {
     tape.layer_norm(tokens, shape.hidden, needed);
   }
@@ -58,23 +60,67 @@ void head_norm(Tape& tape, const char* name, std::int64_t rows, std::int64_t wid
   tape.rms_norm(rows, width, needed, true);
 }
 
-// `needed`: the layer's input has a gradient. Its result has one, since an attention projection is
-// adapted if anything is.
-void attention_block(Tape& tape, const Shape& shape, Batch batch, bool needed) {
+// Queries and keys turned by positions, scores, their sum of values.
+void attention(Tape& tape, const Shape& shape, Batch batch, bool q_needed, bool k_needed) {
+  const std::int64_t tokens = batch.tokens(), table = batch.sequence * shape.head_dim;
+  const std::int64_t q = tokens * shape.query_width(), kv = tokens * shape.kv_width();
+  if (shape.sinks) {
+    tape.rotary_halves(q, table, false);
+    tape.rotary_halves(kv, table, false);
+    tape.attention_with_sinks(batch, shape.heads, shape.kv_heads, shape.head_dim);
+    return;
+  }
+  if (shape.positions == 0) {
+    tape.rotary(q, table, q_needed);
+    tape.rotary(kv, table, k_needed);
+  }
+  tape.attention(batch, {.count = shape.heads,
+                         .kv_count = shape.kv_heads,
+                         .width = shape.head_dim,
+                         .value_width = shape.head_dim,
+                         .value_held = kv});
+}
+
+void latent_attention(Tape& tape, const Shape& shape, Batch batch) {
+  using Input = Tape::Input;
+  const Latent& of = *shape.latent;
+  const std::int64_t tokens = batch.tokens(), h = shape.hidden, q = shape.query_width();
+  const std::int64_t kv = shape.heads * of.plain + shape.value_width();
+  if (of.q_rank == 0) {
+    linear(tape, shape, tokens, {"q_proj", h, q, false, Input::kWide, 2});
+  } else {
+    linear(tape, shape, tokens, {"q_a_proj", h, of.q_rank, shape.qkv_bias, Input::kWide, 2});
+    head_norm(tape, "q_a_layernorm", tokens, of.q_rank, true);
+    linear(tape, shape, tokens, {"q_b_proj", of.q_rank, q, false, Input::kWide});
+  }
+  linear(tape, shape, tokens,
+         {"kv_a_proj_with_mqa", h, of.kv_rank + of.rotary, shape.qkv_bias, Input::kWideAgain});
+  head_norm(tape, "kv_a_layernorm", tokens, of.kv_rank, true);
+  linear(tape, shape, tokens, {"kv_b_proj", of.kv_rank, kv, false, Input::kWide});
+  tape.latent_heads(batch, shape.heads, shape.value_dim, of,
+                    shape.architecture == Architecture::kDeepseekV2);
+  tape.attention(batch, {.count = shape.heads,
+                         .kv_count = shape.heads,
+                         .width = shape.head_dim,
+                         .value_width = shape.value_dim,
+                         .value_held = tokens * kv});
+}
+
+void grouped_attention(Tape& tape, const Shape& shape, Batch batch, bool needed) {
   using Input = Tape::Input;
   const std::int64_t tokens = batch.tokens();
-  const std::int64_t q = shape.query_width();
-  const std::int64_t kv = shape.kv_width();
-  const std::int64_t h = shape.hidden;
-  const bool gpt2 = shape.architecture == Architecture::kGpt2;
+  const std::int64_t q = shape.query_width(), kv = shape.kv_width(), h = shape.hidden;
   const bool bias = shape.qkv_bias;
   bool q_needed = true, k_needed = true;
-  norm(tape, shape, tokens, gpt2 ? "ln_1" : "input_layernorm", 2, needed);  // the layer and it
   if (shape.fused_qkv) {
     linear(tape, shape, tokens, {"c_attn", h, q + 2 * kv, bias, Input::kWide, 2, needed});
     tape.split(tokens * (q + 2 * kv));
   } else {
-    q_needed = linear(tape, shape, tokens, {"q_proj", h, q, bias, Input::kWide, 2, needed});
+    if (shape.sinks) {  // the attention's own parameter, which its operations read
+      tape.module("self_attn.sinks", {shape.heads});
+    }
+    const int borders = shape.sinks ? 1 : 2;
+    q_needed = linear(tape, shape, tokens, {"q_proj", h, q, bias, Input::kWide, borders, needed});
     k_needed = linear(tape, shape, tokens, {"k_proj", h, kv, bias, Input::kWideAgain, 1, needed});
     linear(tape, shape, tokens, {"v_proj", h, kv, bias, Input::kWideAgain, 1, needed});
   }
@@ -82,20 +128,29 @@ void attention_block(Tape& tape, const Shape& shape, Batch batch, bool needed) {
     head_norm(tape, "q_norm", tokens * shape.heads, shape.head_dim, q_needed);
     head_norm(tape, "k_norm", tokens * shape.kv_heads, shape.head_dim, k_needed);
   }
-  if (shape.positions == 0) {
-    const std::int64_t table = batch.sequence * shape.head_dim;
-    tape.rotary(tokens * q, table, q_needed);
-    tape.rotary(tokens * kv, table, k_needed);
-  }
-  tape.attention(batch, shape.heads, shape.kv_heads, shape.head_dim);
-  linear(tape, shape, tokens,
-         {gpt2 ? "attn.c_proj" : "o_proj", q, h, shape.output_bias, Input::kKept});
-  tape.residual_add(tokens * h, needed);
+  attention(tape, shape, batch, q_needed, k_needed);
 }
 
-void mlp_block(Tape& tape, const Shape& shape, std::int64_t tokens) {
+// `needed`: the layer's input has a gradient. Its result has one, since an attention projection is
+// adapted if anything is.
+void attention_block(Tape& tape, const Shape& shape, Batch batch, bool needed) {
+  const std::int64_t tokens = batch.tokens();
+  const bool gpt2 = shape.architecture == Architecture::kGpt2;
+  norm(tape, shape, tokens, gpt2 ? "ln_1" : "input_layernorm", 2, needed);  // the layer and it
+  if (shape.latent) {
+    latent_attention(tape, shape, batch);
+  } else {
+    grouped_attention(tape, shape, batch, needed);
+  }
+  linear(tape, shape, tokens,
+         {gpt2 ? "attn.c_proj" : "o_proj", shape.value_width(), shape.hidden, shape.output_bias,
+          shape.sinks ? Tape::Input::kNarrow : Tape::Input::kKept});
+  tape.residual_add(tokens * shape.hidden, needed);
+}
+
+void mlp_block(Tape& tape, const Shape& shape, std::int64_t f, std::int64_t tokens) {
   using Input = Tape::Input;
-  const std::int64_t h = shape.hidden, f = shape.ffn;
+  const std::int64_t h = shape.hidden;
   const bool gpt2 = shape.architecture == Architecture::kGpt2;
   const bool bias = shape.mlp_bias;
   norm(tape, shape, tokens, gpt2 ? "ln_2" : "post_attention_layernorm", 1);
@@ -110,26 +165,63 @@ void mlp_block(Tape& tape, const Shape& shape, std::int64_t tokens) {
   tape.residual_add(tokens * h);
 }
 
-void mixture_block(Tape& tape, const Shape& shape, std::int64_t tokens) {
+// `name`: of the module. `input`: of its gate, which is the first to keep the norm's result or not.
+// `borders`: modules entered before that gate.
+void shared_expert(Tape& tape, const Shape& shape, const std::string& name, std::int64_t f,
+                   std::int64_t tokens, Tape::Input input, int borders) {
   using Input = Tape::Input;
-  const Experts& e = *shape.experts;
+  const std::int64_t h = shape.hidden;
+  const bool bias = shape.mlp_bias;
+  const std::string gate = name + ".gate_proj", up = name + ".up_proj", down = name + ".down_proj";
+  linear(tape, shape, tokens, {gate.c_str(), h, f, bias, input, borders});
+  linear(tape, shape, tokens, {up.c_str(), h, f, bias, Input::kWideAgain, 2});
+  tape.silu_and_product(tokens * f);
+  linear(tape, shape, tokens, {down.c_str(), f, h, bias, Input::kNarrow});
+}
+
+void all_experts(Tape& tape, const Shape& shape, const Experts& e, std::int64_t tokens, bool wide) {
+  const std::int64_t h = shape.hidden;
+  std::vector<std::int64_t> elements{e.count * 2 * e.width * h, e.count * h * e.width};
+  if (e.bias) {
+    elements = {elements[0], e.count * 2 * e.width, elements[1], e.count * h};
+  }
+  tape.module("mlp.experts", std::move(elements));
+  tape.experts(tokens, h, e, wide);
+}
+
+// Its router, the experts, then the shared one.
+void deepseek_mixture(Tape& tape, const Shape& shape, const Experts& e, std::int64_t tokens) {
+  const std::int64_t h = shape.hidden;
+  tape.module("mlp.gate", {e.count * h}, 2);
+  tape.route_wide(tokens, h, e, shape.architecture == Architecture::kDeepseekV3);
+  all_experts(tape, shape, e, tokens, true);
+  const bool router_has_a_copy = tape.residual() == 2;
+  shared_expert(tape, shape, "shared_experts", e.shared, tokens,
+                router_has_a_copy ? Tape::Input::kWide : Tape::Input::kWideAgain, 2);
+  tape.add_to_experts(tokens * h);
+}
+
+void mixture_block(Tape& tape, const Shape& shape, const Experts& e, std::int64_t tokens) {
   const std::int64_t h = shape.hidden;
   const bool mixtral = shape.architecture == Architecture::kMixtral;
   norm(tape, shape, tokens, "post_attention_layernorm", 1);
-  if (e.shared > 0) {
-    const std::int64_t f = e.shared;
-    linear(tape, shape, tokens, {"shared_expert.gate_proj", h, f, false, Input::kWide, 3});
-    linear(tape, shape, tokens, {"shared_expert.up_proj", h, f, false, Input::kWideAgain, 2});
-    tape.silu_and_product(tokens * f);
-    linear(tape, shape, tokens, {"shared_expert.down_proj", f, h, false, Input::kNarrow});
-  }
-  tape.module("mlp.gate", {e.count * h}, e.shared > 0 ? 1 : 2);
-  tape.route(tokens, h, e, e.shared == 0, mixtral);
-  tape.module("mlp.experts", {e.count * 2 * e.width * h, e.count * h * e.width});
-  tape.experts(tokens, h, e, mixtral);
-  if (e.shared > 0) {
-    linear(tape, shape, tokens, {"shared_expert_gate", h, 1, false, Input::kWideAgain});
-    tape.gate_and_add(tokens, tokens * h);
+  if (shape.latent) {
+    deepseek_mixture(tape, shape, e, tokens);
+  } else if (shape.architecture == Architecture::kGptOss) {
+    tape.module("mlp.router", {e.count * h, e.count}, 2);
+    tape.route_best(tokens, h, e);
+    all_experts(tape, shape, e, tokens, false);
+  } else {
+    if (e.shared > 0) {
+      shared_expert(tape, shape, "shared_expert", e.shared, tokens, Tape::Input::kWide, 3);
+    }
+    tape.module("mlp.gate", {e.count * h}, e.shared > 0 ? 1 : 2);
+    tape.route(tokens, h, e, e.shared == 0, mixtral);
+    all_experts(tape, shape, e, tokens, mixtral);
+    if (e.shared > 0) {
+      linear(tape, shape, tokens, {"shared_expert_gate", h, 1, false, Tape::Input::kWideAgain});
+      tape.gate_and_add(tokens, tokens * h);
+    }
   }
   tape.residual_add(tokens * h);
 }
@@ -138,62 +230,110 @@ struct Peaks {
   std::int64_t forward_extra, forward_alone, backward_extra;
 };
 
-Peaks mlp_peaks(const Tape& tape, const Shape& shape, std::int64_t tokens) {
-  const std::int64_t wide_mlp = tape.act() * tokens * shape.ffn;
+Peaks mlp_peaks(const Tape& tape, const Shape& shape, std::int64_t ffn, std::int64_t tokens) {
+  const std::int64_t wide_mlp = tape.act() * tokens * ffn;
   const std::int64_t hidden = tape.residual() * tokens * shape.hidden;
   // While the MLP runs: gated, silu(gate), up and their product; else the products of gelu_new. Its
   // input and the residual.
   const std::int64_t alive = shape.gated_mlp ? 3 : (tape.residual() > tape.act() ? 7 : 4);
   // A quantised weight as 16-bit numbers; of 8 bits forward the 32-bit product instead.
   const Base base = shape.adapters.base;
-  const std::int64_t weight = base == Base::k16Bit ? 0 : tape.act() * shape.hidden * shape.ffn;
-  const std::int64_t forward = base == Base::kInt8 ? 4 * tokens * shape.ffn : weight;
+  const std::int64_t weight = base == Base::k16Bit ? 0 : tape.act() * shape.hidden * ffn;
+  const std::int64_t forward = base == Base::kInt8 ? 4 * tokens * ffn : weight;
   // While the MLP's backward runs: the gradients of the product, gate and up, beside the
   // residual's.
   return {2 * hidden + forward, alive * wide_mlp + 3 * hidden + forward,
           3 * wide_mlp + hidden + weight};
 }
 
-Peaks mixture_peaks(const Tape& tape, const Shape& shape, std::int64_t tokens) {
-  const Experts& e = *shape.experts;
+Peaks mixture_peaks(const Tape& tape, const Shape& shape, const Experts& e, std::int64_t tokens) {
   const std::int64_t hidden = tape.residual() * tokens * shape.hidden;
   const std::int64_t rows = e.per_token * hidden;
   const std::int64_t wide = tape.residual() * tokens * e.per_token * e.width;
-  const bool widens = shape.architecture == Architecture::kMixtral && tape.residual() == 2;
+  const bool widens =
+      (shape.architecture == Architecture::kMixtral || shape.latent) && tape.residual() == 2;
   const std::int64_t weighted = (widens ? 2 : 1) * rows;
-  // Weighted rows and their order back; that, or both halves twice (cleared is a copy), beside the
-  // sorted rows. Backward likewise.
+  // Weighted rows and their order back; that, or both halves twice (cleared is a copy; gpt_oss's
+  // activation has more), beside the sorted rows. Backward likewise.
   const std::int64_t last = 2 * weighted;
-  return {2 * hidden + last, std::max(4 * wide, rows + last) + rows + 3 * hidden,
-          std::max(4 * wide, rows + last) + hidden};
+  const std::int64_t forward = e.bias ? 7 : 4, backward = e.bias ? 6 : 4;
+  return {2 * hidden + last, std::max(forward * wide, rows + last) + rows + 3 * hidden,
+          std::max(backward * wide, rows + last) + hidden};
 }
 
-// `needed`: its input has a gradient; `kind` of the names of what it launches backward.
-Piece layer_piece(const Shape& shape, Batch batch, Numerics numerics, bool needed,
-                  const std::string& kind, Bytes& cast, Work& recompute) {
-  Tape tape(numerics, shape.adapters);
-  attention_block(tape, shape, batch, needed);
-  if (shape.experts) {
-    mixture_block(tape, shape, batch.tokens());
-  } else {
-    mlp_block(tape, shape, batch.tokens());
+// The same of the attention, beside what it saves itself. The usual one's stays below the MLP's.
+Peaks attention_peaks(const Tape& tape, const Shape& shape, Batch batch) {
+  const std::int64_t tokens = batch.tokens();
+  const std::int64_t hidden = tape.residual() * tokens * shape.hidden;
+  const std::int64_t q = tokens * shape.query_width();
+  if (shape.latent) {
+    const std::int64_t kv = tokens * (shape.heads * shape.latent->plain + shape.value_width());
+    const std::int64_t value = tape.act() * tokens * shape.value_width();
+    // The product of q, which is split and joined; both joined in fp32 under autocast. All of these
+    // with k's and v's and the result. Gradients of q, k and v, and k's and v's joined and copied.
+    const std::int64_t wide =
+        tape.act() < tape.residual() && shape.architecture == Architecture::kDeepseekV3 ? 8 * q : 0;
+    const std::int64_t extra = 2 * hidden + tape.act() * q + wide;
+    return {extra, extra + tape.act() * (2 * q + kv) + value,
+            hidden + 2 * tape.act() * (q + kv) + value};
   }
+  if (shape.sinks) {
+    const std::int64_t rows = tokens * shape.heads;
+    // Masked scores, and these with the sinks, beside the probabilities; three of them backward.
+    const std::int64_t scores = tape.residual() * rows * (batch.sequence + 1);
+    const std::int64_t heads = 4 * tape.residual() * q;
+    return {2 * hidden + 2 * scores, 2 * hidden + 3 * scores + heads, hidden + 3 * scores};
+  }
+  return {};
+}
+
+// Of the layer: each part's is beside what is saved by then.
+Peaks largest(const Peaks& attention, const Peaks& mlp, std::int64_t saved_by_attention,
+              std::int64_t saved) {
+  const std::int64_t less = saved - saved_by_attention;
+  return {std::max(mlp.forward_extra, attention.forward_extra - less),
+          std::max(mlp.forward_alone, attention.forward_alone),
+          std::max(mlp.backward_extra, attention.backward_extra - less)};
+}
+
+// Where the layer stands. `needed`: its input has a gradient.
+struct Where {
+  std::int64_t layer;
+  bool needed;
+};
+
+// Works of layers that differ have names that do.
+Piece layer_piece(const Shape& shape, Where where, Batch batch, Numerics numerics) {
+  const LayerKind& kind = shape.kind(where.layer);
+  Tape tape(numerics, shape.adapters);
+  attention_block(tape, shape, batch, where.needed);
+  const std::int64_t saved_by_attention = tape.saved();
+  const Peaks attention = attention_peaks(tape, shape, batch);
+  Peaks mlp{};
+  if (kind.experts) {
+    mixture_block(tape, shape, *kind.experts, batch.tokens());
+    mlp = mixture_peaks(tape, shape, *kind.experts, batch.tokens());
+  } else {
+    mlp_block(tape, shape, kind.ffn, batch.tokens());
+    mlp = mlp_peaks(tape, shape, kind.ffn, batch.tokens());
+  }
+  const Peaks peaks = largest(attention, mlp, saved_by_attention, tape.saved());
   Piece piece;
   piece.saved = Bytes(tape.saved());
-  cast = Bytes(tape.cast_weights());
-  const Peaks peaks = shape.experts ? mixture_peaks(tape, shape, batch.tokens())
-                                    : mlp_peaks(tape, shape, batch.tokens());
+  piece.cast = Bytes(tape.cast_weights());
   piece.forward_extra = Bytes(peaks.forward_extra);
   piece.forward_alone = Bytes(peaks.forward_alone);
   piece.backward_extra = Bytes(peaks.backward_extra);
-  piece.modules = tape.modules(kind);
-  recompute = named("layer recompute", tape.recompute());
-  piece.forward = named("layer forward", tape.take_forward());
-  piece.backward = named((kind + "layer backward").c_str(), tape.take_backward());
+  const std::string dense = shape.has_experts() && !kind.experts ? "dense " : "";
+  const std::string first = where.needed ? "" : "first ";
+  piece.modules = tape.modules(first);
+  piece.recompute = {dense + "layer recompute", tape.recompute()};
+  piece.forward = {dense + "layer forward", tape.take_forward()};
+  piece.backward = {first + dense + "layer backward", tape.take_backward()};
   return piece;
 }
 
-Piece head_piece(const Shape& shape, Batch batch, Numerics numerics, Bytes& cast) {
+Piece head_piece(const Shape& shape, Batch batch, Numerics numerics) {
   const std::int64_t tokens = batch.tokens();
   Adapters adapters = shape.adapters;
   adapters.base = Base::k16Bit;  // the head is not quantised
@@ -205,7 +345,7 @@ Piece head_piece(const Shape& shape, Batch batch, Numerics numerics, Bytes& cast
   Piece piece;
   piece.modules = tape.modules();
   piece.saved = Bytes(tape.saved());
-  cast = Bytes(tape.cast_weights());
+  piece.cast = Bytes(tape.cast_weights());
   const std::int64_t logits = tokens * shape.vocabulary;
   // The 16-bit logits and their fp32 copy; the norm's result. Backward: the gradient of the
   // log-softmax's result and of its input.
@@ -241,8 +381,9 @@ Flops Kernel::flops() const {
     case Kind::kGemm:
       return Flops(2 * d(m) * d(n) * d(k) * count);
     case Kind::kAttention:
-      return Flops(2 * d(batch) * d(heads) * d(sequence) * d(sequence) * d(head_dim) *
-                   (backward ? kBackwardOfFlashAttention : 1.0) * count);
+      return Flops(d(batch) * d(heads) * d(sequence) * d(sequence) *
+                   (backward ? 3 * d(head_dim) + 2 * d(value_dim) : d(head_dim) + d(value_dim)) *
+                   count);
     case Kind::kElementwise:
     case Kind::kAdam:
       break;
@@ -283,14 +424,16 @@ Pieces pieces(const Shape& shape, Batch batch, Numerics numerics, bool input_gra
   SIM_ASSERT(batch.samples > 0 && batch.sequence > 0, "a micro-batch has tokens");
   Pieces p;
   p.embedding = embedding_piece(shape, batch, numerics);
-  p.layer = layer_piece(shape, batch, numerics, true, "", p.cast_layer, p.recompute);
-  p.first_layer = p.layer;
-  if (shape.adapters.any() && !input_gradients) {
-    Bytes same_cast;
-    Work same_recompute;
-    p.first_layer = layer_piece(shape, batch, numerics, false, "first ", same_cast, same_recompute);
+  std::map<std::pair<std::size_t, bool>, std::size_t> known;  // kind and whether its input needs
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    const bool needed = layer > 0 || !shape.adapters.any() || input_gradients;
+    const auto [at, fresh] = known.try_emplace({shape.kind_index(layer), needed}, known.size());
+    if (fresh) {
+      p.layers.push_back(layer_piece(shape, {layer, needed}, batch, numerics));
+    }
+    p.piece_of.push_back(at->second);
   }
-  p.head = head_piece(shape, batch, numerics, p.cast_head);
+  p.head = head_piece(shape, batch, numerics);
   p.hidden = Bytes(Tape(numerics, shape.adapters).residual() * batch.tokens() * shape.hidden);
   return p;
 }

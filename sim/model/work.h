@@ -8,8 +8,15 @@
 // Eager PyTorch with transformers' modules is modelled: each operation reads its inputs and writes
 // its output through memory, norms compute in fp32, and under autocast the residual stream is fp32
 // while matrix products take 16-bit copies. Counts and bytes were checked kernel by kernel against
-// profiles (hardware/measured/raw/h200-layers.jsonl). Kernels on scalars or one number a row count
-// as launches of no bytes. Left out: memsets of matrix products.
+// profiles (hardware/measured/raw/h200-layers.jsonl, h200-moe-2026-11-30.jsonl); those of latent
+// attention, of attention with sinks and of deepseek's and gpt_oss's routers and experts were not:
+// they follow the modelling code of transformers 5 operation by operation, at the rates of the
+// others. Of latent attention the fused kernel is one that takes a v narrower than q and k (cuDNN's
+// or the memory-efficient one; the flash kernel does not), at the rate of one of equal operations;
+// v is a view of a wider product, which stays with it. gpt_oss has no fused attention unless asked
+// for (_supports_sdpa is false): scores of all of S x S, in sliding layers too.
+// Kernels on scalars or one number a row count as launches of no bytes. Left out: memsets of matrix
+// products.
 #pragma once
 
 #include <cstdint>
@@ -32,17 +39,20 @@ struct Kernel {
   Kind kind = Kind::kElementwise;
   std::int64_t m = 0, n = 0, k = 0;  // kGemm: C[m,n] = A[m,k] B[k,n]
   std::int64_t batch = 0, heads = 0, kv_heads = 0, sequence = 0,
-               head_dim = 0;  // kAttention, causal
-  bool backward = false;      // kAttention
-  bool wide = false;          // fp32 operands where false means 16 bits (kGemm, kAdam)
-  std::int64_t bytes = 0;     // kElementwise: read and written
+               head_dim = 0;   // kAttention, causal; of q and k
+  std::int64_t value_dim = 0;  // kAttention: of v
+  bool backward = false;       // kAttention
+  bool wide = false;           // fp32 operands where false means 16 bits (kGemm, kAdam)
+  std::int64_t bytes = 0;      // kElementwise: read and written
   std::int64_t indexed =
       0;  // kElementwise: elements of a kernel that computes an address for each of them
           // (broadcast, strided or mixed types) where a vectorised one streams
   std::int64_t elements = 0;  // kAdam
   std::int32_t count = 1;     // this many alike, one after the other
 
-  Flops flops() const;  // of all `count`; attention's backward as executed (2.5 times its forward)
+  // Of all `count`; attention's backward as executed: two products over v's width and three over
+  // q's for one of each (2.5 times its forward where these are alike).
+  Flops flops() const;
   friend bool operator==(const Kernel&, const Kernel&) = default;
 };
 
@@ -79,25 +89,29 @@ struct Module {
 // A piece of the model: what its forward and backward launch and what it holds in memory meanwhile.
 struct Piece {
   Work forward;
+  Work recompute;  // of a layer: forward again, up to the last tensor that backward needs
   Work backward;
   Bytes saved;                  // kept from forward to backward
   Bytes forward_extra;          // beside `saved`, at the worst moment of the forward
   Bytes forward_alone;          // at the worst moment of a forward that saves nothing
   Bytes backward_extra;         // at the worst moment of the backward, beside what is saved and the
                                 // gradients of parameters
+  Bytes cast;                   // autocast: 16-bit copies of its matrices, alive until the region
+                                // ends, or until the backward that needs them
   std::vector<Module> modules;  // in the order of forward; their works add up to the piece's
 };
 
-// The pieces of one micro-batch. All layers are alike.
+// The pieces of one micro-batch.
 struct Pieces {
-  Piece embedding;  // and what comes before the first layer: rotary table, mask
-  Piece layer;
-  Piece first_layer;  // the same, but with adapters: nothing below it is trained
-  Piece head;         // final norm, logits, loss
-  Work recompute;     // a layer's forward again, up to the last tensor that backward needs
-  Bytes hidden;       // one tensor of the residual stream: a checkpoint
-  Bytes cast_layer;   // autocast: 16-bit copies of a layer's matrices, alive until the region
-  Bytes cast_head;    // ends, or until the backward that needs them
+  Piece embedding;            // and what comes before the first layer: rotary table, mask
+  std::vector<Piece> layers;  // those that differ: kinds of layers; with adapters the first layer
+                              // is one of its own, since nothing below it is trained
+  std::vector<std::size_t> piece_of;  // by layer, which of these
+  Piece head;                         // final norm, logits, loss
+  Bytes hidden;                       // one tensor of the residual stream: a checkpoint
+
+  std::size_t index(std::int64_t layer) const { return piece_of[static_cast<std::size_t>(layer)]; }
+  const Piece& layer(std::int64_t layer) const { return layers[index(layer)]; }
 };
 
 // `input_gradients`: autograd is asked for the gradient of the embedding's result though nothing

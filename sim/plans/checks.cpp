@@ -41,10 +41,15 @@ std::vector<std::string> check_question(const Job& job) {
     warnings.push_back(fmt::format("sequence {} is longer than {} declares, {}", sequence,
                                    shape.name, shape.max_sequence));
   }
-  if (shape.window && *shape.window < sequence) {
-    warnings.push_back(fmt::format(
-        "attention takes the time of the whole sequence: {}'s sliding window of {} is not modelled",
-        shape.name, *shape.window));
+  for (const model::Shape::Alike& alike : shape.different_layers()) {
+    const std::optional<std::int64_t>& window = shape.kind(alike.layer).window;
+    if (window && *window < sequence && !shape.sinks) {  // with sinks it really does
+      warnings.push_back(
+          fmt::format("attention takes the time of the whole sequence: {}'s sliding window of {} "
+                      "is not modelled",
+                      shape.name, *window));
+      break;
+    }
   }
   if (job.machine.accelerator.unified &&
       job.workload.activation_offload != ActivationOffload::kNone) {
@@ -71,7 +76,7 @@ void require_precision(const Job& job, std::initializer_list<Precision> allowed,
 }
 
 void refuse_experts(const Job& job, std::string_view why) {
-  if (job.shape.experts) {
+  if (job.shape.has_experts()) {
     throw InputError({},
                      fmt::format("{} does not run a mixture of experts: {}", job.plan->name, why),
                      fmt::format("expected a dense model, not {}", job.shape.name));

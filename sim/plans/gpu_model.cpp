@@ -30,16 +30,23 @@ GpuModel::GpuModel(const Job& job, runtime::Recorder& gpu, model::Numerics numer
                       : 0),
       layers_(static_cast<std::size_t>(job.shape.layers)),
       embedding_tensors_(backward_order(model::embedding_tensors(job.shape))),
-      layer_tensors_(backward_order(model::layer_tensors(job.shape))),
-      head_tensors_(backward_order(model::tail_tensors(job.shape))) {
+      head_tensors_(backward_order(model::tail_tensors(job.shape))),
+      layer_tensors_(pieces_.layers.size()) {
   const auto works = [&gpu](const model::Piece& piece, const model::Work& recompute) {
     return Works{gpu.work(piece.forward), gpu.work(recompute), gpu.work(piece.backward)};
   };
   embedding_ =
       works(pieces_.embedding, pieces_.embedding.forward);  // these two are never recomputed
-  first_layer_ = works(pieces_.first_layer, pieces_.recompute);
-  layer_ = works(pieces_.layer, pieces_.recompute);
+  for (const model::Piece& piece : pieces_.layers) {
+    layer_works_.push_back(works(piece, piece.recompute));
+  }
   head_works_ = works(pieces_.head, pieces_.head.forward);
+  for (std::int64_t layer = 0; layer < job.shape.layers; ++layer) {
+    Tensors& of_kind = layer_tensors_[pieces_.index(layer)];
+    if (of_kind.all.empty()) {
+      of_kind = backward_order(model::layer_tensors(job.shape, layer));
+    }
+  }
 }
 
 void GpuModel::launch(Pass pass, std::int64_t piece) {
@@ -52,8 +59,7 @@ void GpuModel::launch(Pass pass, std::int64_t piece) {
   }
   const Works& works = piece == 0        ? embedding_
                        : piece == head() ? head_works_
-                       : piece == 1      ? first_layer_
-                                         : layer_;
+                                         : layer_works_[pieces_.index(piece - 1)];
   gpu_.launch(pass == Pass::kForward     ? works.forward
               : pass == Pass::kRecompute ? works.recompute
                                          : works.backward);
@@ -86,15 +92,18 @@ GpuModel::Tensors GpuModel::backward_order(std::vector<Tensor> tensors) {
   return {tensors, model::trained(tensors)};
 }
 
+const GpuModel::Tensors& GpuModel::tensors_of(std::int64_t piece) const {
+  return is_layer(piece) ? layer_tensors_[pieces_.index(piece - 1)]
+         : piece == 0    ? embedding_tensors_
+                         : head_tensors_;
+}
+
 const std::vector<Tensor>& GpuModel::tensors(std::int64_t piece) const {
-  return (is_layer(piece) ? layer_tensors_ : piece == 0 ? embedding_tensors_ : head_tensors_).all;
+  return tensors_of(piece).all;
 }
 
 const std::vector<Tensor>& GpuModel::trained(std::int64_t piece) const {
-  return (is_layer(piece) ? layer_tensors_
-          : piece == 0    ? embedding_tensors_
-                          : head_tensors_)
-      .trained;
+  return tensors_of(piece).trained;
 }
 
 const std::vector<model::Module>& GpuModel::modules(std::int64_t piece) const {
@@ -124,7 +133,7 @@ void GpuModel::forward(const Run& run) {
   for (std::int64_t piece = 1; piece < head(); ++piece) {
     forward_layer(piece, run);
   }
-  head_.cast = hold_casts(pieces_.cast_head);
+  head_.cast = hold_casts(pieces_.head.cast);
   if (offloads(head())) {
     brief(pieces_.head.forward_alone, "logits and loss");
   } else {
@@ -144,7 +153,7 @@ void GpuModel::forward(const Run& run) {
 
 void GpuModel::forward_layer(std::int64_t piece, const Run& run) {
   Held& held = layers_[static_cast<std::size_t>(piece - 1)];
-  held.cast = hold_casts(pieces_.cast_layer);
+  held.cast = hold_casts(layer(piece).cast);
   if (checkpointing_) {
     gpu_.host_busy(runtime::HostTask::kCheckpoint, 1, "checkpoint a layer");
     checkpoint(piece);
@@ -200,7 +209,7 @@ void GpuModel::backward_layer(std::int64_t piece, const Run& run) {
       hooks_.unpack({piece, 0});
     }
     recomputed = hold(layer(piece).saved, "activations");
-    held.cast = hold_casts(pieces_.cast_layer);
+    held.cast = hold_casts(layer(piece).cast);
     run(Pass::kRecompute, piece);
   }
   brief(layer(piece).backward_extra, "activations");

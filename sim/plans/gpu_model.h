@@ -62,9 +62,7 @@ class GpuModel {
   void launch_with_hooks(Pass pass, std::int64_t piece);
   void checkpoint(std::int64_t piece);
   bool is_layer(std::int64_t piece) const { return piece > 0 && piece < head(); }
-  const model::Piece& layer(std::int64_t piece) const {
-    return piece == 1 ? pieces_.first_layer : pieces_.layer;
-  }
+  const model::Piece& layer(std::int64_t piece) const { return pieces_.layer(piece - 1); }
   std::optional<runtime::Buffer> hold_casts(Bytes bytes);
   runtime::Buffer hold(Bytes bytes, std::string_view tag);
   void brief(Bytes bytes,
@@ -82,11 +80,14 @@ class GpuModel {
     std::vector<model::Tensor> all, trained;
   };
   static Tensors backward_order(std::vector<model::Tensor> tensors);
-  Tensors embedding_tensors_, layer_tensors_, head_tensors_;
+  const Tensors& tensors_of(std::int64_t piece) const;
+  Tensors embedding_tensors_, head_tensors_;
+  std::vector<Tensors> layer_tensors_;  // by kind of piece
   struct Works {
     runtime::WorkId forward, recompute, backward;
   };
-  Works embedding_, first_layer_, layer_, head_works_;
+  Works embedding_, head_works_;
+  std::vector<Works> layer_works_;  // by kind of piece
 };
 
 }  // namespace offsim::plans

@@ -4,7 +4,8 @@
 // Host, bytes a parameter: 2 weights, 2 gradients, moments 8 (deepspeed_adam, fp32) or 4
 // (torch_fused, 16 bits), and every layer again in a pinned flat block, rounded to a power of two;
 // 12 gradient slabs and 2 staging blocks of the largest layer, a slab each for the head and the
-// embedding. GPU: embedding and head, two flat slots, two layer templates, checkpoints. Streams:
+// embedding. GPU: embedding and head, two flat slots of the largest layer, two layer templates of
+// each structure (layers with other tensors), checkpoints. Streams:
 // compute, weights (H2D), gradients (D2H), and a worker thread that moves slabs into p.grad.
 // Forward: layers stream in, a checkpoint every checkpoint_interval layers. Head in chunks of 128
 // positions, each read by the host. Backward, by blocks of checkpoint_interval layers: recompute
@@ -51,18 +52,19 @@ class Megatrain {
         interval_(job.options.count("checkpoint_interval")),
         paper_(job.options.text("variant") == "paper"),
         deepspeed_(job.options.text("optimizer") == "deepspeed_adam"),
-        layer_tensors_(model::layer_tensors(shape_)),
         embedding_(model::embedding_tensors(shape_)),
         head_(model::tail_tensors(shape_)),
-        layer_elements_(model::layer_parameters(shape_)),
         weights_(gpu.stream("weights")),
         grads_(gpu.stream("gradients")),
         worker_(gpu.worker("gradient worker")),
         stager_(paper_ ? gpu.worker("weight stager") : worker_) {
+    find_structures();
     place();
     const Event start = gpu_.record(kCompute);
     buffer_free_ = h2d_done_ = {start, start};
-    template_free_.assign(static_cast<std::size_t>(templates()), start);
+    for (Structure& structure : structures_) {
+      structure.template_free.assign(static_cast<std::size_t>(templates(structure)), start);
+    }
     for (std::int64_t i = 0; i < job.options.count("num_grad_slabs"); ++i) {
       slab_free_.push_back(gpu_.record(worker_));
     }
@@ -96,16 +98,60 @@ class Megatrain {
   }
 
  private:
+  // Layers of the same tensors, to the names of which their index does not matter.
+  struct Structure {
+    std::vector<Tensor> tensors;
+    std::int64_t elements = 0, layers = 0;
+    std::vector<Event> template_free = {};
+
+    Bytes bytes() const { return Bytes(2 * elements); }
+  };
+  // Which of them a layer is, and how many before it are the same.
+  struct Place {
+    std::size_t structure;
+    std::int64_t ordinal;
+  };
+
+  void find_structures() {
+    std::vector<std::size_t> of_kind(shape_.kinds.size(), shape_.kinds.size());
+    for (std::int64_t layer = 0; layer < layers_; ++layer) {
+      std::size_t& known = of_kind[shape_.kind_index(layer)];
+      if (known == shape_.kinds.size()) {
+        known = structure_of(model::layer_tensors(shape_, layer));
+      }
+      places_.push_back({known, structures_[known].layers++});
+    }
+  }
+  std::size_t structure_of(const std::vector<Tensor>& tensors) {
+    const auto alike = [&](const Structure& structure) {
+      return std::ranges::equal(structure.tensors, tensors, {}, &Tensor::numel, &Tensor::numel);
+    };
+    const auto found = std::ranges::find_if(structures_, alike);
+    const auto at = static_cast<std::size_t>(found - structures_.begin());
+    if (found == structures_.end()) {
+      structures_.push_back({tensors, count(tensors)});
+    }
+    return at;
+  }
+
   static std::size_t slot(std::int64_t layer) { return static_cast<std::size_t>(layer % 2); }
   // Layers whose weights the GPU holds as modules: two in turn; a block whose autograd graph is
   // kept needs all of its layers' weights until its backward.
-  std::int64_t templates() const {
-    return paper_ ? std::clamp<std::int64_t>(interval_, 2, std::max<std::int64_t>(2, layers_)) : 2;
+  std::int64_t templates(const Structure& of) const {
+    return paper_ ? std::clamp<std::int64_t>(interval_, 2, std::max<std::int64_t>(2, of.layers))
+                  : 2;
+  }
+  Structure& structure(std::int64_t layer) {
+    return structures_[places_[static_cast<std::size_t>(layer)].structure];
   }
   Event& template_free(std::int64_t layer) {
-    return template_free_[static_cast<std::size_t>(layer % templates())];
+    Structure& of = structure(layer);
+    const std::int64_t ordinal = places_[static_cast<std::size_t>(layer)].ordinal;
+    return of.template_free[static_cast<std::size_t>(ordinal % templates(of))];
   }
-  Bytes layer_bytes() const { return Bytes(2 * layer_elements_); }
+  Bytes largest_layer() const {
+    return std::ranges::max(structures_, {}, &Structure::elements).bytes();
+  }
   Buffer hold(Bytes bytes, std::string_view tag) { return gpu_.allocate(Space::kGpu, bytes, tag); }
 
   void place() {
@@ -113,20 +159,22 @@ class Megatrain {
     gpu_.allocate(Space::kPageable, Bytes(2 * n), "weights");
     const std::int64_t flats = paper_ ? kPaperPool : layers_;
     for (std::int64_t i = 0; i < flats; ++i) {
-      gpu_.allocate(Space::kPinned, layer_bytes(),
+      gpu_.allocate(Space::kPinned, paper_ ? largest_layer() : structure(i).bytes(),
                     paper_ ? "pinned staging pool" : "pinned layer copies");
     }
     const std::int64_t slabs = job_.options.count("num_grad_slabs") + (paper_ ? 0 : 2);
     for (std::int64_t i = 0; i < slabs; ++i) {
-      gpu_.allocate(Space::kPinned, layer_bytes(), "gradient slabs");
+      gpu_.allocate(Space::kPinned, largest_layer(), "gradient slabs");
     }
     // The head's slab has room for its matrix although a tied one's gradient is the embedding's.
     gpu_.allocate(Space::kPinned, Bytes(2 * (shape_.vocabulary * shape_.hidden + shape_.hidden)),
                   "gradient slabs");
     gpu_.allocate(Space::kPinned, Bytes(2 * count(embedding_)), "gradient slabs");
     hold(Bytes(2 * (count(embedding_) + count(head_))), "embedding and head");
-    hold(2 * layer_bytes(), "flat layer slots");
-    hold(Bytes(templates() * layer_bytes().value), "layer templates");
+    hold(2 * largest_layer(), "flat layer slots");
+    for (const Structure& structure : structures_) {
+      hold(templates(structure) * structure.bytes(), "layer templates");
+    }
     place_workspace(job_, gpu_);
   }
 
@@ -136,10 +184,10 @@ class Megatrain {
     gpu_.sync(h2d_done_[s]);
     gpu_.wait(weights_, buffer_free_[s]);
     if (paper_) {  // staged from pageable memory into a pinned slot of the pool first
-      gpu_.cpu("copy_bf16", layer_elements_, "stage weights", {.thread = stager_});
+      gpu_.cpu("copy_bf16", structure(layer).elements, "stage weights", {.thread = stager_});
       gpu_.wait(weights_, gpu_.record(stager_));
     }
-    gpu_.copy_h2d(weights_, Space::kPinned, layer_bytes(), "weights");
+    gpu_.copy_h2d(weights_, Space::kPinned, structure(layer).bytes(), "weights");
     h2d_done_[s] = gpu_.record(weights_);
   }
 
@@ -148,8 +196,10 @@ class Megatrain {
   void unflatten(std::int64_t layer) {
     const std::size_t s = slot(layer);
     gpu_.wait(kCompute, template_free(layer));
-    gpu_.launch(model::elementwise("unflatten", layer_elements_, 4,
-                                   static_cast<int>(layer_tensors_.size())));
+    const Structure& of = structure(layer);
+    const std::string name =
+        structures_.size() == 1 ? "unflatten" : sized("unflatten", of.elements);
+    gpu_.launch(model::elementwise(name, of.elements, 4, static_cast<int>(of.tensors.size())));
     buffer_free_[s] = gpu_.record(kCompute);
   }
 
@@ -180,8 +230,8 @@ class Megatrain {
         load(layer + 1);
       }
       use(layer);
-      gpu_.free(hold(pieces_.layer.forward_alone, "activations"));
-      gpu_.launch(pieces_.layer.forward);
+      gpu_.free(hold(pieces_.layer(layer).forward_alone, "activations"));
+      gpu_.launch(pieces_.layer(layer).forward);
       const Buffer out = hold(pieces_.hidden, "hidden");
       if (!keep) {
         gpu_.free(hidden);
@@ -283,26 +333,27 @@ class Megatrain {
   void backward_block(std::int64_t begin, std::int64_t end) {
     std::vector<Buffer> recomputed;  // outputs of layers begin ... end - 1
     for (std::int64_t layer = begin; layer < end; ++layer) {
+      const model::Piece& piece = pieces_.layer(layer);
       bring(layer);
       if (paper_) {
-        saved_.push_back(hold(pieces_.layer.saved, "activations"));
+        saved_.push_back(hold(piece.saved, "activations"));
       } else {
-        gpu_.free(hold(pieces_.layer.forward_alone, "activations"));
+        gpu_.free(hold(piece.forward_alone, "activations"));
       }
-      gpu_.launch(pieces_.layer.forward);
+      gpu_.launch(piece.forward);
       recomputed.push_back(hold(pieces_.hidden, "recompute cache"));
     }
     for (std::int64_t layer = end - 1; layer >= begin; --layer) {
+      const model::Piece& piece = pieces_.layer(layer);
       if (!paper_) {
         bring(layer);
-        saved_.push_back(hold(pieces_.layer.saved, "activations"));
-        gpu_.launch(pieces_.layer.forward);
+        saved_.push_back(hold(piece.saved, "activations"));
+        gpu_.launch(piece.forward);
       }
       // The gradient that comes in is held already.
-      gpu_.free(
-          hold(Bytes(pieces_.layer.backward_extra.value - pieces_.hidden.value), "activations"));
-      const Buffer gradients = hold(layer_bytes(), "layer gradients");
-      gpu_.launch(pieces_.layer.backward);
+      gpu_.free(hold(piece.backward_extra - pieces_.hidden, "activations"));
+      const Buffer gradients = hold(structure(layer).bytes(), "layer gradients");
+      gpu_.launch(piece.backward);
       gpu_.free(saved_.back());
       saved_.pop_back();
       collect_layer(layer, gradients);
@@ -313,7 +364,7 @@ class Megatrain {
 
   // COLLECT: gradients of a layer to a free slab, one copy a tensor; the host waits for the slab.
   void collect_layer(std::int64_t layer, Buffer gradients) {
-    collect(layer_tensors_, "layer gradients", slab_free_[next_slab_]);
+    collect(structure(layer).tensors, "layer gradients", slab_free_[next_slab_]);
     next_slab_ = (next_slab_ + 1) % slab_free_.size();
     template_free(layer) = gpu_.record(grads_);
     gpu_.free_after(gradients, grads_);
@@ -368,10 +419,7 @@ class Megatrain {
     }
     each_tensor(deepspeed_ ? "adam_deepspeed_bf16" : "adam_torch_fused_bf16", "Adam");
     if (!paper_) {
-      for (const Tensor& tensor : layer_tensors_) {
-        gpu_.cpu("copy_bf16", tensor.numel() * layers_, "refresh pinned copies",
-                 {.calls = layers_});
-      }
+      each_layer_tensor("copy_bf16", "refresh pinned copies");
     }
     gpu_.copy_h2d(kCompute, Space::kPageable, Bytes(2 * count(embedding_)), "embedding and head");
     gpu_.copy_h2d(kCompute, Space::kPageable, Bytes(2 * count(head_)), "embedding and head");
@@ -383,12 +431,17 @@ class Megatrain {
   }
 
   void each_tensor(std::string_view kernel, std::string_view what) {
-    for (const Tensor& tensor : layer_tensors_) {
-      gpu_.cpu(kernel, tensor.numel() * layers_, what, {.calls = layers_});
-    }
+    each_layer_tensor(kernel, what);
     for (const std::vector<Tensor>* tensors : {&embedding_, &head_}) {
       for (const Tensor& tensor : *tensors) {
         gpu_.cpu(kernel, tensor.numel(), what);
+      }
+    }
+  }
+  void each_layer_tensor(std::string_view kernel, std::string_view what) {
+    for (const Structure& of : structures_) {
+      for (const Tensor& tensor : of.tensors) {
+        gpu_.cpu(kernel, tensor.numel() * of.layers, what, {.calls = of.layers});
       }
     }
   }
@@ -399,11 +452,11 @@ class Megatrain {
   model::Pieces pieces_;
   std::int64_t layers_, interval_;
   bool paper_, deepspeed_;
-  std::vector<Tensor> layer_tensors_, embedding_, head_;
-  std::int64_t layer_elements_;
+  std::vector<Tensor> embedding_, head_;
+  std::vector<Structure> structures_;
+  std::vector<Place> places_;  // of the layers
   Lane weights_, grads_, worker_, stager_;
   std::array<Event, 2> buffer_free_{}, h2d_done_{};
-  std::vector<Event> template_free_;
   Event head_slab_free_{}, embedding_slab_free_{};
   std::vector<Event> slab_free_;
   std::size_t next_slab_ = 0;

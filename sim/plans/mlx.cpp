@@ -100,9 +100,10 @@ class Mlx {
         tensors_(static_cast<std::int64_t>(model::all_tensors(job.shape).size())) {
     const model::Pieces pieces =
         model::pieces(job.shape, job.workload.batch(), numerics_of(job.workload.precision, false));
-    forward_ = unfused("layer forward, unfused attention", pieces.layer.forward);
-    recompute_ = unfused("layer recompute, unfused attention", pieces.recompute);
-    backward_ = unfused("layer backward, unfused attention", pieces.layer.backward);
+    const model::Piece& layer = pieces.layers.front();  // without experts they are alike
+    forward_ = unfused("layer forward, unfused attention", layer.forward);
+    recompute_ = unfused("layer recompute, unfused attention", layer.recompute);
+    backward_ = unfused("layer backward, unfused attention", layer.backward);
     gpu_.allocate(Space::kGpu, Bytes(width_ * parameters_), "parameters");
   }
 

@@ -87,19 +87,30 @@ void ParameterSwapper::make_pool(const Job& job) {
   const std::int64_t count = job.options.count("param_buffer_count");
   std::int64_t elements = 0;
   if (adaptive_pool_) {
-    const std::vector<model::Tensor> layer = model::layer_tensors(job.shape);
-    const auto matrices = std::ranges::count_if(layer, &model::Tensor::is_matrix);
-    const std::int64_t layers = std::max<std::int64_t>(1, (count + matrices - 1) / matrices);
-    const auto add = [&](const std::vector<model::Tensor>& tensors, std::int64_t times) {
+    // Of a size as many buffers as the kind of layer needs that needs most.
+    const auto buffers = [&](const std::vector<model::Tensor>& tensors, std::int64_t times) {
+      std::map<std::int64_t, std::int64_t> of_size;
       for (const model::Tensor& tensor : tensors) {
         if (std::ranges::find(on_drive_, tensor.numel()) != on_drive_.end()) {
-          free_buffers_[tensor.numel()] += times;
-          elements += times * tensor.numel();
+          of_size[tensor.numel()] += times;
         }
       }
+      return of_size;
     };
-    add(layer, layers);
-    add(model::outer_tensors(job.shape), 1);
+    for (const model::Shape::Alike& alike : job.shape.different_layers()) {
+      const std::vector<model::Tensor> layer = model::layer_tensors(job.shape, alike.layer);
+      const auto matrices = std::ranges::count_if(layer, &model::Tensor::is_matrix);
+      const std::int64_t layers = std::max<std::int64_t>(1, (count + matrices - 1) / matrices);
+      for (const auto& [size, times] : buffers(layer, layers)) {
+        free_buffers_[size] = std::max(free_buffers_[size], times);
+      }
+    }
+    for (const auto& [size, times] : buffers(model::outer_tensors(job.shape), 1)) {
+      free_buffers_[size] += times;
+    }
+    for (const auto& [size, times] : free_buffers_) {
+      elements += size * times;
+    }
   } else {
     const std::int64_t usual = std::max<std::int64_t>(100'000'000, std::ranges::max(on_drive_));
     free_buffers_[0] = count;

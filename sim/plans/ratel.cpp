@@ -67,6 +67,7 @@ class Ratel {
         gpu_(gpu),
         shape_(job.shape),
         pieces_(model::pieces(shape_, job.workload.batch(), model::Numerics::kPure16)),
+        layer_(pieces_.layers.front()),
         layers_(shape_.layers),
         micros_(job.workload.accumulation),
         in_flight_(in_flight_of(job.options)),
@@ -138,7 +139,7 @@ class Ratel {
       embedding_ += tensor.numel();
     }
     for (std::int64_t layer = 1; layer <= layers_; ++layer) {
-      for (const Tensor& tensor : model::layer_tensors(shape_)) {
+      for (const Tensor& tensor : model::layer_tensors(shape_, layer - 1)) {
         add(static_cast<std::size_t>(layer), tensor);
       }
     }
@@ -154,7 +155,7 @@ class Ratel {
   // Returns what is pinned.
   Bytes place() {
     const std::int64_t n = model::parameters(shape_);
-    block_ = model::layer_parameters(shape_);
+    block_ = model::layer_parameters(shape_, 0);  // without experts blocks are alike
     place_workspace(job_, gpu_);
     for (std::int64_t slot = 0; slot < kSlots; ++slot) {
       gpu_.allocate(Space::kGpu, Bytes(2 * block_), "slots of weights");
@@ -223,8 +224,8 @@ class Ratel {
     for (std::int64_t layer = 1; layer <= layers_; ++layer) {
       begin_visit();
       activations_->wait_for_room(layer);
-      brief(pieces_.layer.forward_alone, "activations");
-      gpu_.launch(pieces_.layer.forward);
+      brief(layer_.forward_alone, "activations");
+      gpu_.launch(layer_.forward);
       end_visit();
       activations_->leave(layer);
     }
@@ -244,10 +245,10 @@ class Ratel {
     for (std::int64_t layer = layers_; layer > 0; --layer) {
       begin_visit();
       activations_->wait_for(layer);
-      const Buffer saved = gpu_.allocate(Space::kGpu, pieces_.layer.saved, "activations");
+      const Buffer saved = gpu_.allocate(Space::kGpu, layer_.saved, "activations");
       gpu_.launch(activations_->recompute(layer));
-      brief(pieces_.layer.backward_extra, "activations");
-      gpu_.launch(pieces_.layer.backward);
+      brief(layer_.backward_extra, "activations");
+      gpu_.launch(layer_.backward);
       gpu_.free(saved);
       end_visit();
       activations_->used(layer);
@@ -339,6 +340,7 @@ class Ratel {
   Recorder& gpu_;
   const model::Shape& shape_;
   model::Pieces pieces_;
+  const model::Piece& layer_;
   std::int64_t layers_, micros_;
   Bytes in_flight_;
   bool asynchronous_, rearrange_;

@@ -38,7 +38,7 @@ RatelActivations::RatelActivations(const Job& job, Recorder& gpu, const model::P
   plan(job, measured);
   place(measured);
   for (Block& block : blocks_) {
-    block.recompute = gpu.work(recomputation(pieces.layer, block));
+    block.recompute = gpu.work(recomputation(pieces.layers.front(), block));
   }
   free_.fill(gpu.record(kCompute));
   written_.fill(gpu.record(kCompute));
@@ -50,7 +50,7 @@ void RatelActivations::measure_kinds(const Job& job, const model::Pieces& pieces
   kinds_[2].modules = {"q_proj", "k_proj", "v_proj", "c_attn"};
   kinds_[3].modules = {"gate_proj", "up_proj", "c_fc"};
   for (Kind& kind : kinds_) {
-    for (const model::Module& module : pieces.layer.modules) {
+    for (const model::Module& module : pieces.layers.front().modules) {
       if (std::ranges::find(kind.modules, module.name) == kind.modules.end()) {
         continue;
       }
@@ -74,6 +74,7 @@ SwapProfile RatelActivations::profile(const Job& job, const model::Pieces& piece
     return runtime::price_work(m, work, half_of(job)).seconds * static_cast<double>(times);
   };
   const std::int64_t n = model::parameters(job.shape), layers = job.shape.layers;
+  const model::Piece& layer = pieces.layers.front();
   std::int64_t block = checkpoints_;
   for (const Kind& kind : kinds_) {
     block += kind.bytes;
@@ -83,10 +84,10 @@ SwapProfile RatelActivations::profile(const Job& job, const model::Pieces& piece
   };
   const machine::Drive& drive = m.drives.front();
   SwapProfile p;
-  p.forward = seconds(pieces.embedding.forward) + seconds(pieces.layer.forward, layers) +
+  p.forward = seconds(pieces.embedding.forward) + seconds(layer.forward, layers) +
               seconds(pieces.head.forward);
-  p.backward = seconds(pieces.head.backward) + seconds(pieces.layer.forward, layers) +
-               seconds(pieces.layer.backward, layers) + seconds(pieces.embedding.backward);
+  p.backward = seconds(pieces.head.backward) + seconds(layer.forward, layers) +
+               seconds(layer.backward, layers) + seconds(pieces.embedding.backward);
   p.weights = Bytes(2 * n);
   p.checkpoints = Bytes(layers * checkpoints_);
   p.host_room = left(m.host.memory.value, m.framework.process_resident.value.value + pinned.value +

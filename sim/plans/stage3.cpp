@@ -26,7 +26,7 @@ std::vector<std::int32_t> tensors_of(const Module& module, const std::vector<Ten
                                      std::int32_t first) {
   std::vector<std::int32_t> ids;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (("." + tensors[i].name).find("." + module.name + ".") != std::string::npos) {
+    if (("." + tensors[i].name + ".").find("." + module.name + ".") != std::string::npos) {
       ids.push_back(first + static_cast<std::int32_t>(i));
     }
   }
@@ -86,7 +86,6 @@ Stage3::Stage3(const Job& job, Recorder& gpu, Tier optimizer)
 }
 
 void Stage3::number_parameters() {
-  const std::vector<Tensor> layer = model::layer_tensors(job_.shape);
   std::int32_t next = 0;
   const auto number = [&](std::int64_t piece, const std::vector<Tensor>& tensors) {
     for (const Module& module : model_.modules(piece)) {
@@ -103,7 +102,7 @@ void Stage3::number_parameters() {
   ids_.resize(static_cast<std::size_t>(model_.head()) + 1);
   number(0, model::embedding_tensors(job_.shape));
   for (std::int64_t piece = 1; piece < model_.head(); ++piece) {
-    number(piece, layer);
+    number(piece, model::layer_tensors(job_.shape, piece - 1));
   }
   number(model_.head(), model::tail_tensors(job_.shape));
 }

@@ -55,20 +55,21 @@ class Lifetimes {
  private:
   bool is_layer(std::int64_t piece) const { return piece > 0 && piece < head_; }
   const Piece& piece(std::int64_t piece) const {
-    return is_layer(piece) ? pieces_.layer : (piece == 0 ? pieces_.embedding : pieces_.head);
+    return is_layer(piece) ? pieces_.layer(piece - 1)
+                           : (piece == 0 ? pieces_.embedding : pieces_.head);
   }
   Bytes rounded(Bytes bytes) const {
     return round_up(bytes, job_.machine.framework.gpu_rounding.value.value);
   }
   std::int64_t elements(std::int64_t piece) const {
     const model::Shape& s = job_.shape;
-    return is_layer(piece) ? model::layer_parameters(s)
+    return is_layer(piece) ? model::layer_parameters(s, piece - 1)
            : piece == 0    ? model::embedding_parameters(s)
                            : model::final_norm_parameters(s) + model::head_parameters(s);
   }
   std::int64_t tensors(std::int64_t piece) const {
     const model::Shape& s = job_.shape;
-    return std::ssize(is_layer(piece) ? model::layer_tensors(s)
+    return std::ssize(is_layer(piece) ? model::layer_tensors(s, piece - 1)
                       : piece == 0    ? model::embedding_tensors(s)
                                       : model::tail_tensors(s));
   }
@@ -98,13 +99,13 @@ class Lifetimes {
     Ids uses = parameters_of(number);
     Bytes transient = p.forward_extra;
     if (is_layer(number)) {
-      const Bytes cast = autocast_ ? pieces_.cast_layer : Bytes();
+      const Bytes cast = autocast_ ? p.cast : Bytes();
       transient = checkpointing_ ? p.forward_alone + cast : transient;
       saved_.push_back(checkpointing_ ? add("checkpoints", rounded(pieces_.hidden), false)
                                       : add("activations", rounded(p.saved + cast), false));
       uses.push_back(saved_.back());
     } else if (number == head_) {
-      const Bytes cast = autocast_ ? pieces_.cast_head : Bytes();
+      const Bytes cast = autocast_ ? p.cast : Bytes();
       saved_.push_back(add("logits and loss", rounded(p.saved + cast), false));
       uses.push_back(saved_.back());
     }
@@ -121,8 +122,8 @@ class Lifetimes {
     Bytes transient = rounded(p.backward_extra);
     std::vector<Work> works{p.backward};
     if (is_layer(number) && checkpointing_) {
-      works.insert(works.begin(), pieces_.recompute);
-      transient += rounded(p.saved + (autocast_ ? pieces_.cast_layer : Bytes()));
+      works.insert(works.begin(), p.recompute);
+      transient += rounded(p.saved + (autocast_ ? p.cast : Bytes()));
     }
     if (job_.shape.tied && (number == head_ || number == 0)) {
       const std::int64_t bytes = width_ * job_.shape.vocabulary * job_.shape.hidden;

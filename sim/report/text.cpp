@@ -29,7 +29,7 @@ constexpr std::size_t kMostFigures = 3;
 std::string head_text(const plans::Job& job, const TextStyle& style) {
   std::string parameters =
       parameters_text(static_cast<double>(model::parameters(job.shape))) + " parameters";
-  if (job.shape.experts) {
+  if (job.shape.has_experts()) {
     parameters += fmt::format(
         ", {} active", parameters_text(static_cast<double>(model::active_parameters(job.shape))));
   }

@@ -8,6 +8,12 @@ namespace offsim::runtime {
 
 namespace {
 
+// The width with which heads of one width would take as many operations.
+double even_width(const model::Kernel& kernel) {
+  const auto q = static_cast<double>(kernel.head_dim), v = static_cast<double>(kernel.value_dim);
+  return kernel.backward ? (3 * q + 2 * v) / 5 : (q + v) / 2;
+}
+
 machine::Cost price_kernel(const machine::Machine& machine, const model::Kernel& kernel,
                            Half half) {
   const machine::Math narrow = half == Half::kFp16 ? machine::Math::kFp16 : machine::Math::kBf16;
@@ -22,7 +28,7 @@ machine::Cost price_kernel(const machine::Machine& machine, const model::Kernel&
       return machine::attention_time(machine, {.batch = static_cast<double>(kernel.batch),
                                                .heads = static_cast<double>(kernel.heads),
                                                .sequence = static_cast<double>(kernel.sequence),
-                                               .head_dim = static_cast<double>(kernel.head_dim),
+                                               .head_dim = even_width(kernel),
                                                .backward = kernel.backward,
                                                .math = math});
     case model::Kernel::Kind::kAdam:

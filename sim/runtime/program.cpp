@@ -73,8 +73,9 @@ std::string kernel_json(const model::Kernel& k, Half half) {
     case Kind::kAttention:
       body = fmt::format(
           "\"attention\":{{\"batch\":{},\"heads\":{},\"kv_heads\":{},\"sequence\":{},"
-          "\"head_dim\":{},\"causal\":true,\"backward\":{},\"type\":\"{}\"}}",
-          k.batch, k.heads, k.kv_heads, k.sequence, k.head_dim, k.backward, type);
+          "\"head_dim\":{},\"value_dim\":{},\"causal\":true,\"backward\":{},"
+          "\"type\":\"{}\"}}",
+          k.batch, k.heads, k.kv_heads, k.sequence, k.head_dim, k.value_dim, k.backward, type);
       break;
     case Kind::kElementwise:
       body = fmt::format("\"elementwise\":{{\"bytes\":{},\"indexed\":{}}}", k.bytes, k.indexed);

@@ -248,11 +248,15 @@ std::int64_t most_micro_batches(const GivenWorkload& w) {
   return w.micro_batch_limit ? whole(*w.micro_batch_limit, "micro_batch_limit", 1, 65536) : 1024;
 }
 
+std::int64_t widest_ffn(const model::Shape& shape) {
+  return std::ranges::max(shape.kinds, {}, &model::LayerKind::ffn).ffn;
+}
+
 // In floating point, because the exact count could overflow.
 void refuse_absurd_adapters(const model::Shape& shape, const GivenWorkload& given) {
   const auto d = [](std::int64_t v) { return static_cast<double>(v); };
-  const double widths =
-      7 * d(shape.hidden) + 2 * d(shape.query_width()) + 2 * d(shape.kv_width()) + 3 * d(shape.ffn);
+  const double widths = 7 * d(shape.hidden) + 2 * d(shape.query_width()) + 2 * d(shape.kv_width()) +
+                        3 * d(widest_ffn(shape));
   const double most = d(shape.layers) * d(shape.adapters.rank) * widths;
   if (most > model::kMostParameters) {
     throw InputError(given.lora_rank->place,
@@ -295,7 +299,8 @@ double check_size(const model::Shape& shape, const plans::Workload& w, const Giv
                place(given.sequence ? given.sequence : given.accumulation));
   const double a_token =
       d(shape.layers) *
-          (64 * d(shape.hidden + shape.query_width() + shape.adapters.rank) + 32 * d(shape.ffn)) +
+          (64 * d(shape.hidden + shape.query_width() + shape.value_width() + shape.adapters.rank) +
+           32 * d(widest_ffn(shape)) + (shape.sinks ? 16 * d(shape.heads) * d(w.sequence) : 0)) +
       32 * d(shape.vocabulary);
   if (a_token * d(w.micro_batch) * d(w.sequence) > kMostBytes) {
     throw InputError(place(given.micro_batch ? given.micro_batch : given.sequence),
@@ -326,7 +331,7 @@ Made make_case(const Scenario& s, const GivenPlan& plan, const GivenWorkload& wo
   const GivenWorkload merged = merge(work, plan.workload);
   c.job.workload = effective(merged, c.origins);
   c.job.shape.adapters = adapters(merged, c.origins);
-  if (shape.experts && c.job.shape.adapters.any()) {
+  if (shape.has_experts() && c.job.shape.adapters.any()) {
     throw InputError(merged.lora_rank->place, "adapters on experts are not modelled",
                      fmt::format("expected a dense model, not {}", shape.name));
   }

@@ -46,10 +46,10 @@ TEST(Adapters, FollowTheLinearThatTheyAdapt) {
 // A and B alone are trained: rank (in + out) each.
 TEST(Adapters, AreAllThatIsTrained) {
   const Shape all = adapted("llama-3.1-8b", 8, AdapterTargets::kAllLinear);
-  EXPECT_EQ(count(trained(layer_tensors(all))),
+  EXPECT_EQ(count(trained(layer_tensors(all, 0))),
             8 * (2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 14336)));
   EXPECT_TRUE(trained(outer_tensors(all)).empty());  // the head is no target
-  EXPECT_EQ(trained_parameters(all), 32 * count(trained(layer_tensors(all))));
+  EXPECT_EQ(trained_parameters(all), 32 * count(trained(layer_tensors(all, 0))));
   EXPECT_EQ(parameters(all), parameters(load("llama-3.1-8b")) + trained_parameters(all));
   EXPECT_EQ(trained_parameters(load("llama-3.1-8b")), parameters(load("llama-3.1-8b")));
 }
@@ -63,12 +63,12 @@ TEST(Adapters, OfTheMeasuredModelAreAsCountedThere) {
 
 TEST(Adapters, OfGpt2AreOnItsFusedProjection) {
   const Shape shape = adapted("gpt2", 4, AdapterTargets::kQueryValue);
-  const std::vector<Tensor> of_layer = trained(layer_tensors(shape));
+  const std::vector<Tensor> of_layer = trained(layer_tensors(shape, 0));
   EXPECT_THAT(names(of_layer), ElementsAre("transformer.h.0.attn.c_attn.lora_A.default.weight",
                                            "transformer.h.0.attn.c_attn.lora_B.default.weight"));
   EXPECT_EQ(count(of_layer), 4 * (768 + 3 * 768));
-  EXPECT_EQ(trained(layer_tensors(adapted("gpt2", 4, AdapterTargets::kAttention))).size(), 4U);
-  EXPECT_EQ(trained(layer_tensors(adapted("gpt2", 4, AdapterTargets::kAllLinear))).size(), 8U);
+  EXPECT_EQ(trained(layer_tensors(adapted("gpt2", 4, AdapterTargets::kAttention), 0)).size(), 4U);
+  EXPECT_EQ(trained(layer_tensors(adapted("gpt2", 4, AdapterTargets::kAllLinear), 0)).size(), 8U);
 }
 
 TEST(Stored, BytesAreByWhatIsTrained) {
@@ -107,7 +107,7 @@ Shape small(AdapterTargets targets) {
   s.heads = 2;
   s.kv_heads = 1;
   s.head_dim = 32;
-  s.ffn = f;
+  s.kinds.front().ffn = f;
   s.vocabulary = 256;
   s.adapters = {rank, targets};
   return s;
@@ -117,7 +117,7 @@ constexpr Batch kBatch{1, T};
 double forward_of_frozen(const Shape& s) {
   Shape plain = s;
   plain.adapters = {};
-  return layer_linear_flops(plain, T).value;
+  return layer_linear_flops(plain, 0, T).value;
 }
 double of_products(const Work& work) {
   double sum = 0;
@@ -134,13 +134,13 @@ TEST(Frozen, ProductsHaveNoGradientOfTheirWeights) {
     const Shape s = small(targets);
     const Pieces p = pieces(s, kBatch, Numerics::kPure16);
     const double frozen = forward_of_frozen(s);
-    const double adapters = 2.0 * T * static_cast<double>(count(trained(layer_tensors(s))));
-    EXPECT_DOUBLE_EQ(of_products(p.layer.forward), frozen + adapters);
-    EXPECT_DOUBLE_EQ(of_products(p.layer.backward), frozen + 2 * adapters);
+    const double adapters = 2.0 * T * static_cast<double>(count(trained(layer_tensors(s, 0))));
+    EXPECT_DOUBLE_EQ(of_products(p.layers.back().forward), frozen + adapters);
+    EXPECT_DOUBLE_EQ(of_products(p.layers.back().backward), frozen + 2 * adapters);
     const double adapted_inputs = targets == AdapterTargets::kQueryValue ? 2 : 3;
-    EXPECT_DOUBLE_EQ(of_products(p.layer.backward) - of_products(p.first_layer.backward),
+    EXPECT_DOUBLE_EQ(of_products(p.layers.back().backward) - of_products(p.layers.front().backward),
                      2.0 * T * (h * (h + 2 * kv) + adapted_inputs * h * rank));
-    EXPECT_EQ(p.first_layer.forward, p.layer.forward);
+    EXPECT_EQ(p.layers.front().forward, p.layers.back().forward);
     EXPECT_DOUBLE_EQ(of_products(p.head.backward), of_products(p.head.forward));
     EXPECT_TRUE(p.embedding.backward.kernels.empty());
   }
@@ -151,7 +151,7 @@ TEST(Frozen, ModelFlopsCountWhatIsThere) {
   const double n = static_cast<double>(trained_parameters(s));
   EXPECT_DOUBLE_EQ(model_flops(s, kBatch).value,
                    2 * (2 * forward_of_frozen(s) + head_flops(s, T).value) + 3 * 2.0 * T * n +
-                       3 * 2 * layer_attention_flops(s, kBatch).value);
+                       3 * 2 * layer_attention_flops(s, 0, kBatch).value);
   EXPECT_DOUBLE_EQ(six_nd(s, kBatch).value, T * (4.0 * static_cast<double>(parameters(s)) + 2 * n));
 }
 
@@ -159,8 +159,8 @@ TEST(Frozen, ModelFlopsCountWhatIsThere) {
 // others.
 TEST(Frozen, FirstLayerIsAsTheOthersWhenAsked) {
   const Pieces p = pieces(small(AdapterTargets::kAttention), kBatch, Numerics::kPure16, true);
-  EXPECT_EQ(p.first_layer.backward, p.layer.backward);
-  EXPECT_EQ(p.first_layer.saved, p.layer.saved);
+  EXPECT_EQ(p.layers.front().backward, p.layers.back().backward);
+  EXPECT_EQ(p.layers.front().saved, p.layers.back().saved);
 }
 
 // Of each norm the fp32 input and a number a row; the one input of q, k, v, for their A; what A
@@ -172,11 +172,11 @@ TEST(Frozen, LayerKeepsWhatItsAdaptersNeed) {
   const std::int64_t mlp = 6 * T * f;
   const std::int64_t made_by_a = 2 * T * rank;
   const Pieces p = pieces(small(AdapterTargets::kAttention), kBatch, Numerics::kPure16);
-  EXPECT_EQ(p.layer.saved.value, 2 * norm + 2 * T * h + attention + mlp + 4 * made_by_a);
-  EXPECT_EQ(p.first_layer.saved.value, p.layer.saved.value - norm);
+  EXPECT_EQ(p.layers.back().saved.value, 2 * norm + 2 * T * h + attention + mlp + 4 * made_by_a);
+  EXPECT_EQ(p.layers.front().saved.value, p.layers.back().saved.value - norm);
   const Pieces all = pieces(small(AdapterTargets::kAllLinear), kBatch, Numerics::kPure16);
-  EXPECT_EQ(all.layer.saved.value,  // the input of gate and up, and that of down
-            p.layer.saved.value + 2 * T * h + 2 * T * f + 3 * made_by_a);
+  EXPECT_EQ(all.layers.back().saved.value,  // the input of gate and up, and that of down
+            p.layers.back().saved.value + 2 * T * h + 2 * T * f + 3 * made_by_a);
 }
 
 // fp32 adapters under autocast: each keeps a 16-bit copy of its own input, and of A and B. The rest
@@ -186,19 +186,19 @@ TEST(Frozen, LayerUnderAutocastKeepsACopyAnAdapter) {
   const Pieces narrow = pieces(s, kBatch, Numerics::kPure16);
   const Pieces mixed = pieces(s, kBatch, Numerics::kAutocast);
   // Two more of the input of q, k and v, and one of o's.
-  EXPECT_EQ(mixed.layer.saved.value, narrow.layer.saved.value + 3 * 2 * T * h);
-  EXPECT_EQ(mixed.cast_layer.value, 2 * count(trained(layer_tensors(s))));
-  EXPECT_EQ(narrow.cast_layer.value, 0);
-  EXPECT_EQ(mixed.cast_head.value, 0);
+  EXPECT_EQ(mixed.layers.back().saved.value, narrow.layers.back().saved.value + 3 * 2 * T * h);
+  EXPECT_EQ(mixed.layers.back().cast.value, 2 * count(trained(layer_tensors(s, 0))));
+  EXPECT_EQ(narrow.layers.back().cast.value, 0);
+  EXPECT_EQ(mixed.head.cast.value, 0);
   EXPECT_EQ(mixed.hidden, narrow.hidden);
 }
 
 // A product, its scaling and its addition, beside A's.
 TEST(Frozen, AdapterIsFourKernelsForward) {
   Shape s = small(AdapterTargets::kAttention);
-  const std::int64_t with = pieces(s, kBatch, Numerics::kPure16).layer.forward.launches();
+  const std::int64_t with = pieces(s, kBatch, Numerics::kPure16).layers.back().forward.launches();
   s.adapters = {};
-  EXPECT_EQ(with, pieces(s, kBatch, Numerics::kPure16).layer.forward.launches() + 4 * 4);
+  EXPECT_EQ(with, pieces(s, kBatch, Numerics::kPure16).layers.back().forward.launches() + 4 * 4);
 }
 
 // --- a quantised base: its products read 16-bit numbers that a kernel has just written
@@ -221,19 +221,24 @@ TEST(Quantised, WeightsAreDequantisedForEveryProduct) {
   const std::int64_t down = h * f;
   const std::int64_t all = 2 * h * h + 2 * h * kv + 3 * h * f;
   const auto bytes = [](std::int64_t n) { return n / 2 + n / 16 + 2 * n; };
-  EXPECT_EQ(p.layer.forward.launches(), plain.layer.forward.launches() + 7);
-  EXPECT_EQ(elementwise_bytes(p.layer.forward) - elementwise_bytes(plain.layer.forward),
-            bytes(all));
-  EXPECT_EQ(elementwise_bytes(p.layer.backward) - elementwise_bytes(plain.layer.backward),
-            bytes(all));
-  EXPECT_EQ(elementwise_bytes(p.recompute) - elementwise_bytes(plain.recompute), bytes(all - down));
-  EXPECT_EQ(p.layer.saved, plain.layer.saved);
+  EXPECT_EQ(p.layers.back().forward.launches(), plain.layers.back().forward.launches() + 7);
+  EXPECT_EQ(
+      elementwise_bytes(p.layers.back().forward) - elementwise_bytes(plain.layers.back().forward),
+      bytes(all));
+  EXPECT_EQ(
+      elementwise_bytes(p.layers.back().backward) - elementwise_bytes(plain.layers.back().backward),
+      bytes(all));
+  EXPECT_EQ(elementwise_bytes(p.layers.back().recompute) -
+                elementwise_bytes(plain.layers.back().recompute),
+            bytes(all - down));
+  EXPECT_EQ(p.layers.back().saved, plain.layers.back().saved);
   EXPECT_EQ(p.head.forward, plain.head.forward);  // is not quantised
   s.adapters.base = Base::kNf4Double;             // two more kernels on the numbers of blocks
   const Pieces twice = pieces(s, kBatch, Numerics::kPure16);
-  EXPECT_EQ(twice.layer.forward.launches(), plain.layer.forward.launches() + 3 * 7);
-  EXPECT_EQ(elementwise_bytes(twice.layer.forward) - elementwise_bytes(p.layer.forward),
-            all / 64 * 13);
+  EXPECT_EQ(twice.layers.back().forward.launches(), plain.layers.back().forward.launches() + 3 * 7);
+  EXPECT_EQ(
+      elementwise_bytes(twice.layers.back().forward) - elementwise_bytes(p.layers.back().forward),
+      all / 64 * 13);
 }
 
 // LLM.int8 quantises the input and dequantises the product; only its backward needs the weight.
@@ -244,10 +249,12 @@ TEST(Quantised, EightBitWeightsAreDequantisedForTheBackwardAlone) {
   const Pieces p = pieces(s, kBatch, Numerics::kPure16);
   const std::int64_t in = 6 * h + f, out = 2 * h + 2 * kv + 2 * f + h;  // of all Linears
   const std::int64_t weights = 2 * h * h + 2 * h * kv + 3 * h * f;
-  EXPECT_EQ(elementwise_bytes(p.layer.forward) - elementwise_bytes(plain.layer.forward),
-            T * (7 * in + 10 * out));
-  EXPECT_EQ(elementwise_bytes(p.layer.backward) - elementwise_bytes(plain.layer.backward),
-            7 * weights);
+  EXPECT_EQ(
+      elementwise_bytes(p.layers.back().forward) - elementwise_bytes(plain.layers.back().forward),
+      T * (7 * in + 10 * out));
+  EXPECT_EQ(
+      elementwise_bytes(p.layers.back().backward) - elementwise_bytes(plain.layers.back().backward),
+      7 * weights);
 }
 
 }  // namespace

@@ -25,15 +25,16 @@ constexpr std::int64_t kSmall = 160 * kKiB;
 
 TEST(Mixture, KeepsTheBytesThatWereMeasured) {
   for (const Case& c : cases(false)) {
-    EXPECT_NEAR(static_cast<double>((c.pieces.layer.saved + c.pieces.cast_layer).value),
-                static_cast<double>(c.least_step()), kSmall)
+    EXPECT_NEAR(
+        static_cast<double>((c.pieces.layers.back().saved + c.pieces.layers.back().cast).value),
+        static_cast<double>(c.least_step()), kSmall)
         << c.name;
   }
 }
 
 TEST(Mixture, KeepsItsInputWhenCheckpointed) {
   for (const Case& c : cases(true)) {
-    EXPECT_NEAR(static_cast<double>((c.pieces.hidden + c.pieces.cast_layer).value),
+    EXPECT_NEAR(static_cast<double>((c.pieces.hidden + c.pieces.layers.back().cast).value),
                 static_cast<double>(c.least_step()), 20 * kKiB)
         << c.name;
   }
@@ -57,7 +58,7 @@ TEST(Mixture, LaunchesTheProductsThatWereProfiled) {
 TEST(Mixture, RecomputesTheProductsThatWereProfiled) {
   const std::vector<Case> plain = cases(false, "bf16"), checkpointed = cases(true, "bf16");
   for (std::size_t i = 0; i < plain.size(); ++i) {
-    EXPECT_EQ(kLayers * (products(plain[i].pieces.recompute) + 2),
+    EXPECT_EQ(kLayers * (products(plain[i].pieces.layers.back().recompute) + 2),
               checkpointed[i].backward.products - plain[i].backward.products)
         << plain[i].name;
   }
@@ -86,14 +87,14 @@ TEST(Mixture, MovesItsBytesInTheTimeProfiledWithinSevenPercent) {
 // A token passes k experts: the work is that of an MLP of their width; the bytes are of all.
 TEST(Mixture, WorksWithTheExpertsOfATokenAndHoldsAll) {
   const Shape mixtral = load("mixtral-8x7b");
-  EXPECT_EQ(mixtral.ffn, 2 * 14336);
+  EXPECT_EQ(mixtral.kinds.front().ffn, 2 * 14336);
   Shape dense = mixtral;
-  dense.experts.reset();
+  dense.kinds.front().experts.reset();
   dense.architecture = Architecture::kMistral;
   const std::int64_t router = mixtral.layers * 8 * 4096;
   EXPECT_EQ(active_parameters(mixtral), parameters(dense) + router);
-  EXPECT_DOUBLE_EQ(layer_linear_flops(mixtral, 100).value,
-                   layer_linear_flops(dense, 100).value + 2.0 * 100 * 4096 * 8);
+  EXPECT_DOUBLE_EQ(layer_linear_flops(mixtral, 0, 100).value,
+                   layer_linear_flops(dense, 0, 100).value + 2.0 * 100 * 4096 * 8);
 }
 
 struct Active {

@@ -16,8 +16,10 @@ struct Model {
   std::int64_t parameters;
 };
 
-// Sums over the tensors of the published checkpoints, tied heads once; for the two measured shapes
-// (llama-1b-24x2048, llama-3b-28x3072) and those cut to some layers what PyTorch counts.
+// Sums over the tensors of the published checkpoints, tied heads once (of deepseek-v3 without its
+// layer for multi-token prediction, and without e_score_correction_bias, a buffer); for the two
+// measured shapes (llama-1b-24x2048, llama-3b-28x3072) and those cut to some layers what PyTorch
+// counts.
 constexpr Model kModels[] = {
     {"gpt2", 124'439'808},
     {"gpt2-medium", 354'823'168},
@@ -53,6 +55,10 @@ constexpr Model kModels[] = {
     {"qwen1.5-moe-a2.7b", 14'315'784'192},
     {"qwen3-30b-a3b", 30'532'122'624},
     {"qwen3-235b-a22b", 235'093'634'560},
+    {"deepseek-v2-lite", 15'706'484'224},
+    {"deepseek-v3", 671'026'404'352},
+    {"gpt-oss-20b", 20'914'757'184},
+    {"gpt-oss-120b", 116'829'156'672},
     {"mixtral-8x7b-3l", 4'615'958'528},
     {"mixtral-8x7b-6l", 8'969'768'960},
     {"qwen1.5-moe-12l", 7'469'058'048},

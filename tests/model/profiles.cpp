@@ -14,7 +14,7 @@ Shape shape_of(const std::string& name) {
   s.heads = 16;
   s.kv_heads = name == "llama-2048" ? 16 : 4;
   s.head_dim = 128;
-  s.ffn = 5504;
+  s.kinds.front().ffn = 5504;
   s.vocabulary = 32000;
   s.qkv_bias = name.starts_with("qwen2");
   s.qk_norm = name.starts_with("qwen3");
@@ -22,30 +22,32 @@ Shape shape_of(const std::string& name) {
     s.hidden = 3072;
     s.heads = 24;
     s.kv_heads = 8;
-    s.ffn = 8192;
+    s.kinds.front().ffn = 8192;
   } else if (name == "mixtral-2048") {
     s.architecture = Architecture::kMixtral;
-    s.experts = Experts{.count = 8, .per_token = 2, .width = 5504, .normalized = true};
+    s.kinds.front().experts =
+        Experts{.count = 8, .per_token = 2, .width = 5504, .normalized = true};
   } else if (name == "qwen2_moe-2048") {
     s.architecture = Architecture::kQwen2Moe;
     s.kv_heads = 16;
-    s.experts = Experts{.count = 60, .per_token = 4, .width = 1408, .shared = 5632};
+    s.kinds.front().experts = Experts{.count = 60, .per_token = 4, .width = 1408, .shared = 5632};
   } else if (name == "qwen3_moe-2048") {
     s.architecture = Architecture::kQwen3Moe;
     s.heads = 32;
-    s.experts = Experts{.count = 64, .per_token = 8, .width = 768};
+    s.kinds.front().experts = Experts{.count = 64, .per_token = 8, .width = 768};
   } else if (name == "gpt2-1024") {
     s.hidden = 1024;
     s.kv_heads = 16;
     s.head_dim = 64;
-    s.ffn = 4096;
+    s.kinds.front().ffn = 4096;
     s.positions = 1024;
     s.norm = Norm::kLayer;
     s.gated_mlp = false;
     s.tied = s.fused_qkv = s.qkv_bias = s.output_bias = s.mlp_bias = true;
   }
-  if (s.experts) {
-    s.ffn = s.experts->per_token * s.experts->width + s.experts->shared;
+  if (s.kinds.front().experts) {
+    s.kinds.front().ffn = s.kinds.front().experts->per_token * s.kinds.front().experts->width +
+                          s.kinds.front().experts->shared;
   }
   return s;
 }

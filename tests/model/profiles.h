@@ -38,7 +38,7 @@ struct Case {
   template <class Of>
   double pass(Of of) const {
     return static_cast<double>(of(pieces.embedding)) +
-           static_cast<double>(kLayers) * static_cast<double>(of(pieces.layer)) +
+           static_cast<double>(kLayers) * static_cast<double>(of(pieces.layers.back())) +
            static_cast<double>(of(pieces.head));
   }
 };

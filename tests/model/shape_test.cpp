@@ -41,39 +41,44 @@ TEST(Llama, AsksForItsBiasesByName) {
   const Shape plain = parse(small("llama"));
   const Shape attention = parse(small("llama", R"(, "attention_bias": true)"));
   const Shape mlp = parse(small("llama", R"(, "mlp_bias": true)"));
-  EXPECT_EQ(layer_parameters(attention) - layer_parameters(plain), 64 + 2 * 16 + 64);
-  EXPECT_EQ(layer_parameters(mlp) - layer_parameters(plain), 100 + 100 + 64);
+  EXPECT_EQ(layer_parameters(attention, 0) - layer_parameters(plain, 0), 64 + 2 * 16 + 64);
+  EXPECT_EQ(layer_parameters(mlp, 0) - layer_parameters(plain, 0), 100 + 100 + 64);
 }
 
 TEST(Llama, HasNoSlidingWindowWhateverTheFileSays) {
-  EXPECT_EQ(parse(small("llama", R"(, "sliding_window": 512)")).window, std::nullopt);
+  EXPECT_EQ(parse(small("llama", R"(, "sliding_window": 512)")).kinds.front().window, std::nullopt);
 }
 
 TEST(Mistral, SlidesInEveryLayerUnlessTheWindowIsNull) {
-  EXPECT_EQ(load("mistral-7b-v0.1").window, 4096);
-  EXPECT_EQ(parse(small("mistral", R"(, "sliding_window": null)")).window, std::nullopt);
+  EXPECT_EQ(load("mistral-7b-v0.1").kinds.front().window, 4096);
+  EXPECT_EQ(parse(small("mistral", R"(, "sliding_window": null)")).kinds.front().window,
+            std::nullopt);
 }
 
 TEST(Qwen2, HasBiasesOnQkvThatNoFieldAnnounces) {
   const Shape shape = load("qwen2.5-7b");
   EXPECT_TRUE(shape.qkv_bias);
   EXPECT_FALSE(shape.output_bias);
-  EXPECT_EQ(layer_parameters(parse(small("qwen2"))) - layer_parameters(parse(small("llama"))),
+  EXPECT_EQ(layer_parameters(parse(small("qwen2")), 0) - layer_parameters(parse(small("llama")), 0),
             64 + 2 * 16);
 }
 
 TEST(Qwen2, HasAWindowOnlyWhenItIsUsed) {
   const std::string number = R"(, "sliding_window": 512, "max_window_layers": 0)";
-  EXPECT_EQ(parse(small("qwen2", number)).window, std::nullopt);
-  EXPECT_EQ(parse(small("qwen2", number + R"(, "use_sliding_window": false)")).window,
+  EXPECT_EQ(parse(small("qwen2", number)).kinds.front().window, std::nullopt);
+  EXPECT_EQ(parse(small("qwen2", number + R"(, "use_sliding_window": false)")).kinds.front().window,
             std::nullopt);
-  EXPECT_EQ(parse(small("qwen2", number + R"(, "use_sliding_window": true)")).window, 512);
+  EXPECT_EQ(parse(small("qwen2", number + R"(, "use_sliding_window": true)")).kinds.front().window,
+            512);
 }
 
 TEST(Qwen2, SlidesFromLayerMaxWindowLayersOn) {
   const std::string used = R"(, "use_sliding_window": true, "sliding_window": 512)";
-  EXPECT_EQ(parse(small("qwen2", used + R"(, "max_window_layers": 4)")).window, std::nullopt);
-  EXPECT_THROW(parse(small("qwen2", used + R"(, "max_window_layers": 3)")), InputError);
+  EXPECT_EQ(parse(small("qwen2", used + R"(, "max_window_layers": 4)")).kinds.front().window,
+            std::nullopt);
+  const Shape last = parse(small("qwen2", used + R"(, "max_window_layers": 3)"));
+  EXPECT_EQ(last.kind(2).window, std::nullopt);
+  EXPECT_EQ(last.kind(3).window, 512);
 }
 
 TEST(Qwen3, LayerTypesDecideBeforeMaxWindowLayers) {
@@ -82,8 +87,9 @@ TEST(Qwen3, LayerTypesDecideBeforeMaxWindowLayers) {
   const auto types = [](const char* type) {
     return fmt::format(R"(, "layer_types": ["{0}", "{0}", "{0}", "{0}"])", type);
   };
-  EXPECT_EQ(parse(small("qwen3", used + types("sliding_attention"))).window, 512);
-  EXPECT_EQ(parse(small("qwen3", used + types("full_attention"))).window, std::nullopt);
+  EXPECT_EQ(parse(small("qwen3", used + types("sliding_attention"))).kinds.front().window, 512);
+  EXPECT_EQ(parse(small("qwen3", used + types("full_attention"))).kinds.front().window,
+            std::nullopt);
 }
 
 TEST(Qwen3, HeadDimIsNotHiddenOverHeads) {
@@ -103,13 +109,13 @@ TEST(Qwen3, TiedHeadIsCountedOnceAlthoughItsCheckpointStoresIt) {
 TEST(Gpt2, IsTiedAndFourTimesWideWhereTheFileIsSilent) {
   const Shape shape = load("gpt2-xl");
   EXPECT_TRUE(shape.tied);
-  EXPECT_EQ(shape.ffn, 6400);
+  EXPECT_EQ(shape.kinds.front().ffn, 6400);
   EXPECT_EQ(shape.positions, 1024);
   EXPECT_EQ(shape.kv_heads, 25);
   EXPECT_FALSE(shape.gated_mlp);
   const std::string wide = R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4,
     "n_positions": 128, "vocab_size": 1000, "n_inner": 100, "tie_word_embeddings": false})";
-  EXPECT_EQ(parse(wide).ffn, 100);
+  EXPECT_EQ(parse(wide).kinds.front().ffn, 100);
   EXPECT_EQ(head_parameters(parse(wide)), 64'000);
 }
 

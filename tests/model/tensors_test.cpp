@@ -38,7 +38,7 @@ TEST(Tensors, OfALlamaLayerAreInModuleOrder) {
 }
 
 TEST(Tensors, OfAQwen2LayerHaveABiasAfterEachOfQkv) {
-  EXPECT_THAT(show(layer_tensors(load("qwen2.5-0.5b"))),
+  EXPECT_THAT(show(layer_tensors(load("qwen2.5-0.5b"), 0)),
               ElementsAre("model.layers.0.self_attn.q_proj.weight [896, 896]",
                           "model.layers.0.self_attn.q_proj.bias [896]",
                           "model.layers.0.self_attn.k_proj.weight [128, 896]",
@@ -113,7 +113,7 @@ TEST(Tensors, LargestIsTheEmbeddingOrAnMlpMatrix) {
   EXPECT_EQ(show(largest_tensor(load("mistral-7b-v0.1"))),
             "model.embed_tokens.weight [32000, 4096]");
   Shape wide = load("llama-2-70b");
-  wide.ffn = 40'000;
+  wide.kinds.front().ffn = 40'000;
   EXPECT_EQ(show(largest_tensor(wide)), "model.layers.0.mlp.gate_proj.weight [40000, 8192]");
 }
 
@@ -131,20 +131,21 @@ RC_GTEST_PROP(TensorsProperty, AddUpToTheFormula, ()) {
   s.heads = s.kv_heads * *rc::gen::inRange(1, 9);
   s.head_dim = *rc::gen::inRange(1, 257);
   s.hidden = *rc::gen::inRange(1, 5000);
-  s.ffn = *rc::gen::inRange(1, 20'000);
+  s.kinds.front().ffn = *rc::gen::inRange(1, 20'000);
   s.vocabulary = *rc::gen::inRange(1, 200'000);
   s.tied = *rc::gen::arbitrary<bool>();
   s.qkv_bias = *rc::gen::arbitrary<bool>();
   s.output_bias = *rc::gen::arbitrary<bool>();
   s.mlp_bias = *rc::gen::arbitrary<bool>();
   s.qk_norm = *rc::gen::arbitrary<bool>();
-  const std::int64_t h = s.hidden, a = s.heads, g = s.kv_heads, p = s.head_dim, f = s.ffn;
+  const std::int64_t h = s.hidden, a = s.heads, g = s.kv_heads, p = s.head_dim,
+                     f = s.kinds.front().ffn;
   std::int64_t layer = 2 * h * a * p + 2 * h * g * p + 3 * h * f + 2 * h;
   layer += s.qkv_bias ? a * p + 2 * g * p : 0;
   layer += s.output_bias ? h : 0;
   layer += s.mlp_bias ? 2 * f + h : 0;
   layer += s.qk_norm ? 2 * p : 0;
-  RC_ASSERT(layer_parameters(s) == layer);
+  RC_ASSERT(layer_parameters(s, 0) == layer);
   RC_ASSERT(parameters(s) == s.layers * layer + s.vocabulary * h * (s.tied ? 1 : 2) + h);
   RC_ASSERT(parameters(s) == s.layers * layer + embedding_parameters(s) + head_parameters(s) +
                                  final_norm_parameters(s));

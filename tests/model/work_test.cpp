@@ -29,7 +29,8 @@ constexpr std::int64_t kRemainder = kMiB;
 
 TEST(SavedBytes, OfALayerAreAsMeasured) {
   for (const Case& c : cases(false)) {
-    const std::int64_t modelled = (c.pieces.layer.saved + c.pieces.cast_layer).value;
+    const std::int64_t modelled =
+        (c.pieces.layers.back().saved + c.pieces.layers.back().cast).value;
     const bool unsplit = c.name == "qwen2-2048-gqa autocast";
     EXPECT_GE(c.least_step(), modelled) << c.name;
     EXPECT_LE(c.least_step(), modelled + (unsplit ? kRemainder : kSmall)) << c.name;
@@ -38,9 +39,9 @@ TEST(SavedBytes, OfALayerAreAsMeasured) {
 
 TEST(SavedBytes, OfAWholeForwardAreAsMeasuredWithinTwoPerMille) {
   for (const Case& c : cases(false)) {
-    const double modelled = c.pass([](const Piece& piece) {
-      return piece.saved.value;
-    }) + static_cast<double>(kLayers * c.pieces.cast_layer.value + c.pieces.cast_head.value);
+    const double modelled =
+        c.pass([](const Piece& piece) { return piece.saved.value; }) +
+        static_cast<double>(kLayers * c.pieces.layers.back().cast.value + c.pieces.head.cast.value);
     const double measured = c.after_forward - c.before;
     EXPECT_NEAR(modelled / measured, 1, 0.002) << c.name;
   }
@@ -50,7 +51,7 @@ TEST(SavedBytes, OfAWholeForwardAreAsMeasuredWithinTwoPerMille) {
 // until the region ends.
 TEST(SavedBytes, OfACheckpointedLayerAreAsMeasured) {
   for (const Case& c : cases(true)) {
-    const std::int64_t modelled = (c.pieces.hidden + c.pieces.cast_layer).value;
+    const std::int64_t modelled = (c.pieces.hidden + c.pieces.layers.back().cast).value;
     EXPECT_GE(c.least_step(), modelled) << c.name;
     EXPECT_LE(c.least_step(), modelled + kSmall) << c.name;
   }
@@ -63,13 +64,13 @@ TEST(SavedBytes, OfALlamaLayerAreThoseOfItsFormula) {
   const std::int64_t tokens = kBatch.tokens();
   const std::int64_t matrices = 4 * h * h + 3 * h * f;
   const Pieces autocast = pieces(shape, kBatch, Numerics::kAutocast);
-  EXPECT_EQ(autocast.layer.saved.value, tokens * (34 * h + 8 * f + 4 * a + 8));
-  EXPECT_EQ(autocast.cast_layer.value, 2 * matrices);
+  EXPECT_EQ(autocast.layers.back().saved.value, tokens * (34 * h + 8 * f + 4 * a + 8));
+  EXPECT_EQ(autocast.layers.back().cast.value, 2 * matrices);
   EXPECT_EQ(autocast.hidden.value, tokens * 4 * h);
   const Pieces pure = pieces(shape, kBatch, Numerics::kPure16);
-  EXPECT_EQ(pure.layer.saved.value, tokens * 93'256);
-  EXPECT_EQ(pure.layer.saved.value, tokens * (24 * h + 8 * f + 4 * a + 8));
-  EXPECT_EQ(pure.cast_layer.value, 0);
+  EXPECT_EQ(pure.layers.back().saved.value, tokens * 93'256);
+  EXPECT_EQ(pure.layers.back().saved.value, tokens * (24 * h + 8 * f + 4 * a + 8));
+  EXPECT_EQ(pure.layers.back().cast.value, 0);
   EXPECT_EQ(pure.hidden.value, tokens * 2 * h);
 }
 
@@ -104,7 +105,7 @@ TEST(Launches, OfRecomputationAreAsProfiled) {
   for (std::size_t i = 0; i < plain.size(); ++i) {
     const Profile without = plain[i].backward;
     const Profile with = checkpointed[i].backward;
-    const Work& again = plain[i].pieces.recompute;
+    const Work& again = plain[i].pieces.layers.back().recompute;
     EXPECT_EQ(products(again) * kLayers, with.products - without.products) << plain[i].name;
     EXPECT_NEAR(
         static_cast<double>(again.launches() * kLayers) / (with.launches - without.launches), 1,
@@ -132,10 +133,10 @@ RC_GTEST_PROP(WorkProperty, ForwardFlopsAreThoseOfTheShape, ()) {
   const Batch batch{*rc::gen::inRange(1, 9), *rc::gen::inRange(1, 2049)};
   const auto numerics = static_cast<Numerics>(*rc::gen::inRange(0, 3));
   const Pieces p = pieces(shape, batch, numerics);
-  const Flops linear = layer_linear_flops(shape, batch.tokens());
-  const Flops attention = layer_attention_flops(shape, batch);
-  RC_ASSERT(std::abs(p.layer.forward.flops() / (linear + attention) - 1) < 1e-12);
-  RC_ASSERT(std::abs(p.layer.backward.flops() /
+  const Flops linear = layer_linear_flops(shape, 0, batch.tokens());
+  const Flops attention = layer_attention_flops(shape, 0, batch);
+  RC_ASSERT(std::abs(p.layers.back().forward.flops() / (linear + attention) - 1) < 1e-12);
+  RC_ASSERT(std::abs(p.layers.back().backward.flops() /
                          (kBackwardOfGemm * linear + kBackwardOfFlashAttention * attention) -
                      1) < 1e-12);
   RC_ASSERT(std::abs(p.head.forward.flops() / head_flops(shape, batch.tokens()) - 1) < 1e-12);
@@ -149,11 +150,12 @@ RC_GTEST_PROP(WorkProperty, RecomputationLeavesOutTheLastProduct, ()) {
   const Shape shape = load(kNames[*rc::gen::inRange(0, 4)]);
   const Batch batch{*rc::gen::inRange(1, 9), *rc::gen::inRange(1, 2049)};
   const Pieces p = pieces(shape, batch, Numerics::kAutocast);
-  const double down =
-      2.0 * static_cast<double>(batch.tokens() * shape.ffn) * static_cast<double>(shape.hidden);
-  RC_ASSERT(std::abs((p.recompute.flops().value + down) / p.layer.forward.flops().value - 1) <
-            1e-12);
-  RC_ASSERT(p.recompute.launches() < p.layer.forward.launches());
+  const double down = 2.0 * static_cast<double>(batch.tokens() * shape.kinds.front().ffn) *
+                      static_cast<double>(shape.hidden);
+  RC_ASSERT(std::abs((p.layers.back().recompute.flops().value + down) /
+                         p.layers.back().forward.flops().value -
+                     1) < 1e-12);
+  RC_ASSERT(p.layers.back().recompute.launches() < p.layers.back().forward.launches());
 }
 
 // Bytes that are kept grow with tokens and nothing else: twice the samples, twice the bytes;
@@ -166,11 +168,11 @@ RC_GTEST_PROP(WorkProperty, SavedBytesAreProportionalToTokens, ()) {
   const auto numerics = static_cast<Numerics>(*rc::gen::inRange(0, 3));
   const Pieces one = pieces(shape, {1, sequence}, numerics);
   const Pieces many = pieces(shape, {samples, sequence}, numerics);
-  RC_ASSERT(many.layer.saved == samples * one.layer.saved);
+  RC_ASSERT(many.layers.back().saved == samples * one.layers.back().saved);
   RC_ASSERT(many.head.saved == samples * one.head.saved);
   RC_ASSERT(many.hidden == samples * one.hidden);
-  RC_ASSERT(many.cast_layer == one.cast_layer);
-  RC_ASSERT((one.cast_layer.value > 0) == (numerics == Numerics::kAutocast));
+  RC_ASSERT(many.layers.back().cast == one.layers.back().cast);
+  RC_ASSERT((one.layers.back().cast.value > 0) == (numerics == Numerics::kAutocast));
 }
 
 TEST(Adam, LaunchesOncePerSixtyTensorsAndTouchesEveryElement) {

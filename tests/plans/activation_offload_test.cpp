@@ -46,7 +46,7 @@ std::int64_t streamed_bytes(const model::Module&, const model::SavedTensor& t) {
 template <class Rule>
 std::int64_t of_model(const Workload& w, Rule rule) {
   const model::Pieces p = pieces_of(w);
-  return 2 * bytes_of(p.layer, rule) + bytes_of(p.head, rule);
+  return 2 * bytes_of(p.layers.back(), rule) + bytes_of(p.head, rule);
 }
 
 std::pair<double, double> moved(const Job& of) {
@@ -67,7 +67,8 @@ TEST(SavedTensors, OfALayerAreThoseOfItsOperations) {
   const std::int64_t attention = 2 * T * (2 * q + 2 * kv) + 4 * T * 4;
   const std::int64_t o = 2 * T * q + 2 * q * h;
   const std::int64_t mlp = 2 * (2 * T * h + 2 * h * f) + 3 * 2 * T * f + 2 * T * f + 2 * f * h;
-  EXPECT_EQ(bytes_of(pieces_of(w).layer, all_bytes), 2 * norm + qkv + rotary + attention + o + mlp);
+  EXPECT_EQ(bytes_of(pieces_of(w).layers.back(), all_bytes),
+            2 * norm + qkv + rotary + attention + o + mlp);
 }
 
 // --- what crosses
@@ -159,8 +160,8 @@ TEST(SaveOnCpu, PinnedKeepsTheHostForEveryCopyDown) {
       }
     }
   };
-  add(p.layer);
-  add(p.layer);
+  add(p.layers.back());
+  add(p.layers.back());
   add(p.head);
   const study::Prediction prediction =
       study::predict(job("native", w, {}, tiny_shape(), paper_machine()));

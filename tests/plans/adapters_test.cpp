@@ -206,9 +206,9 @@ TEST(Native, StepWithAdaptersIsTheSumOfItsKernels) {
   const Workload w = sixteen_tokens();
   const Job of = job("native", w, {}, adapted(), paper_machine());
   const model::Pieces p = model::pieces(adapted(), w.batch(), model::Numerics::kAutocast);
-  const auto kernels = p.embedding.forward.launches() + 2 * p.layer.forward.launches() +
+  const auto kernels = p.embedding.forward.launches() + 2 * p.layers.back().forward.launches() +
                        p.head.forward.launches() + p.head.backward.launches() +
-                       p.layer.backward.launches() + p.first_layer.backward.launches();
+                       p.layers.back().backward.launches() + p.layers.front().backward.launches();
   EXPECT_NEAR(step_us(of), kKernel * static_cast<double>(kernels + 1), kExact);
   Workload synchronised = w;
   synchronised.phase_sync = true;

@@ -31,7 +31,7 @@ class Accumulation : public testing::TestWithParam<std::int64_t> {
   std::int64_t k() const { return GetParam(); }
   Workload workload() const { return {.micro_batch = 2, .sequence = 128, .accumulation = k()}; }
   std::int64_t n() const { return model::parameters(tiny_shape()); }
-  std::int64_t of_layers() const { return 2 * model::layer_parameters(tiny_shape()); }
+  std::int64_t of_layers() const { return 2 * model::layer_parameters(tiny_shape(), 0); }
 };
 INSTANTIATE_TEST_SUITE_P(Steps, Accumulation, testing::Values(1, 2, 4));
 
@@ -81,7 +81,7 @@ TEST(Megatrain, LoadsEveryLayerThriceWhateverTheBlocks) {
   for (const std::int64_t layers : {1, 2, 5, 8}) {
     for (const char* const interval : {"1", "2", "3", "100"}) {
       const model::Shape shape = tiny_shape(layers);
-      const std::int64_t of_layers = layers * model::layer_parameters(shape);
+      const std::int64_t of_layers = layers * model::layer_parameters(shape, 0);
       const std::int64_t n = model::parameters(shape);
       EXPECT_EQ(
           moved(job("megatrain", {.sequence = 128}, {{"checkpoint_interval", interval}}, shape)),
@@ -122,10 +122,10 @@ struct Parts {
 Parts parts_of(const Workload& w) {
   const model::Shape s = tiny_shape();
   const double layers = static_cast<double>(s.layers);
-  return {layers * model::layer_linear_flops(s, w.batch().tokens()).value,
-          layers * model::layer_attention_flops(s, w.batch()).value,
+  return {layers * model::layer_linear_flops(s, 0, w.batch().tokens()).value,
+          layers * model::layer_attention_flops(s, 0, w.batch()).value,
           model::head_flops(s, w.batch().tokens()).value,
-          layers * 2.0 * static_cast<double>(w.batch().tokens() * s.ffn * s.hidden)};
+          layers * 2.0 * static_cast<double>(w.batch().tokens() * s.kinds.front().ffn * s.hidden)};
 }
 double executed(const Job& job) { return study::predict(job).totals.executed.value; }
 

@@ -16,7 +16,7 @@ using testing::IsEmpty;
 TEST(Question, OfOneGpuWithinTheModelsLimitsIsNotWarnedOf) {
   Job of = job("native", {.sequence = 128});
   of.shape.max_sequence = 128;
-  of.shape.window = 128;
+  of.shape.kinds.front().window = 128;
   EXPECT_THAT(check_question(of), IsEmpty());
 }
 
@@ -29,7 +29,7 @@ TEST(Question, BeyondTheDeclaredSequenceIsWarnedOf) {
 
 TEST(Question, BeyondTheSlidingWindowIsWarnedOf) {
   Job of = job("native", {.sequence = 128});
-  of.shape.window = 127;
+  of.shape.kinds.front().window = 127;
   EXPECT_THAT(check_question(of), ElementsAre(HasSubstr("sliding window of 127 is not modelled")));
 }
 

@@ -116,7 +116,7 @@ TEST_P(Fsdp2Host, HoldsParametersGradientsAndMoments) {
 // are there, and the first layer's activations; of the layer what the reduce-scatter reads and
 // writes, 2 B each, and the fp32 copy that is sent.
 TEST(Fsdp2Peak, OfAFewTokensIsAGroupsReduction) {
-  const Bytes saved = pieces(few_tokens(), model::Numerics::kPure16).layer.saved;
+  const Bytes saved = pieces(few_tokens(), model::Numerics::kPure16).layers.back().saved;
   EXPECT_EQ(peak(asked(few_tokens()), "gpu"), kWorkspace + r(2 * kRoot) + r(2 * Tiny::head) +
                                                   r(saved) + 2 * r(2 * Tiny::layer) +
                                                   r(4 * Tiny::layer));
@@ -135,7 +135,7 @@ TEST(Fsdp2Peak, OfBf16IsWithoutAWideCopy) {
 TEST(Fsdp2Peak, OfManyTokensIsAtTheLoss) {
   const Workload w = many_tokens();
   const model::Pieces p = pieces(w, model::Numerics::kPure16);
-  EXPECT_EQ(peak(asked(w), "gpu"), kWorkspace + r(2 * kRoot) + 2 * r(p.layer.saved) +
+  EXPECT_EQ(peak(asked(w), "gpu"), kWorkspace + r(2 * kRoot) + 2 * r(p.layers.back().saved) +
                                        r(p.head.saved) +
                                        std::max(r(p.head.forward_extra), r(p.head.backward_extra)));
 }

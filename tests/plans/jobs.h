@@ -27,7 +27,7 @@ inline model::Shape tiny_shape(std::int64_t layers = 2) {
   s.heads = 4;
   s.kv_heads = 2;
   s.head_dim = 16;
-  s.ffn = 128;
+  s.kinds.front().ffn = 128;
   s.vocabulary = 256;
   s.max_sequence = 4096;
   return s;
@@ -41,7 +41,7 @@ inline model::Shape shape_of_large_matrices(std::int64_t layers = 2) {
   s.hidden = 1024;
   s.heads = s.kv_heads = 16;
   s.head_dim = 64;
-  s.ffn = 4096;
+  s.kinds.front().ffn = 4096;
   s.vocabulary = 8192;
   return s;
 }

@@ -15,7 +15,7 @@ namespace {
 
 TEST(TheTinyModel, HasTheParametersOfItsComment) {
   EXPECT_EQ(model::parameters(tiny_shape()), 106'816);
-  EXPECT_EQ(model::layer_parameters(tiny_shape()), Tiny::layer);
+  EXPECT_EQ(model::layer_parameters(tiny_shape(), 0), Tiny::layer);
   EXPECT_EQ(model::parameters(tiny_shape()), Tiny::all);
   EXPECT_EQ(model::all_tensors(tiny_shape()).size(), 21U);
   EXPECT_EQ(model::largest_tensor(tiny_shape()).numel(), Tiny::largest);
@@ -52,8 +52,8 @@ TEST_P(NativeWidth, OfParametersGradientsAndMoments) {
 
 TEST(NativePeak, OfManyTokensIsAtTheLoss) {
   const model::Pieces p = pieces(many_tokens(), model::Numerics::kAutocast);
-  const std::int64_t layers = 2 * (r(p.layer.saved) + r(p.cast_layer));
-  const std::int64_t head = r(p.head.saved) + r(p.cast_head) +
+  const std::int64_t layers = 2 * (r(p.layers.back().saved) + r(p.layers.back().cast));
+  const std::int64_t head = r(p.head.saved) + r(p.head.cast) +
                             std::max(r(p.head.forward_extra), r(p.head.backward_extra));
   EXPECT_EQ(peak(job("native", many_tokens()), "gpu"), native_static(4) + layers + head);
 }
@@ -61,12 +61,13 @@ TEST(NativePeak, OfManyTokensIsAtTheLoss) {
 TEST(NativePeak, OfCheckpointingHoldsOneLayersActivations) {
   const model::Pieces p = pieces(many_tokens(), model::Numerics::kAutocast);
   const std::int64_t checkpoints = 2 * r(p.hidden);
-  const std::int64_t head = r(p.head.saved) + r(p.cast_head);
+  const std::int64_t head = r(p.head.saved) + r(p.head.cast);
   // The casts of all layers live until the forward ends.
-  const std::int64_t at_loss = checkpoints + 2 * r(p.cast_layer) + head + r(p.head.forward_extra);
+  const std::int64_t at_loss =
+      checkpoints + 2 * r(p.layers.back().cast) + head + r(p.head.forward_extra);
   const std::int64_t after_loss = checkpoints + head + r(p.head.backward_extra);
-  const std::int64_t in_layer = checkpoints + r(4 * Tiny::head) + r(p.layer.saved) +
-                                r(p.cast_layer) + r(p.layer.backward_extra);
+  const std::int64_t in_layer = checkpoints + r(4 * Tiny::head) + r(p.layers.back().saved) +
+                                r(p.layers.back().cast) + r(p.layers.back().backward_extra);
   EXPECT_EQ(peak(job("native", many_tokens(Checkpointing::kFull)), "gpu"),
             native_static(4) + std::max({at_loss, after_loss, in_layer}));
 }
@@ -154,7 +155,8 @@ TEST_P(Zero2Bucket, CoexistsWithTheLogitsBefore0_18_3) {
   const char* const overlap = GetParam().first;
   const std::int64_t buckets = GetParam().second;
   const model::Pieces p = pieces(many_tokens(), model::Numerics::kPure16);
-  const std::int64_t at_loss = 2 * r(p.layer.saved) + r(p.head.saved) + r(p.head.backward_extra);
+  const std::int64_t at_loss =
+      2 * r(p.layers.back().saved) + r(p.head.saved) + r(p.head.backward_extra);
   const auto peak_of = [&](const char* version) {
     return peak(
         job("zero2-offload", many_tokens(),
@@ -179,7 +181,7 @@ TEST(Zero2Peak, OfTheFp32WriteBackIsSixBytesAParameter) {
 TEST(Zero2Peak, OfATensorLargerThanTheBucketIsItsGradientAndItsCheck) {
   Given options = kNew;
   options["reduce_bucket_size"] = "1000";
-  const Bytes saved = pieces(few_tokens(), model::Numerics::kPure16).layer.saved;
+  const Bytes saved = pieces(few_tokens(), model::Numerics::kPure16).layers.back().saved;
   EXPECT_EQ(peak(job("zero2-offload", few_tokens(), options), "gpu"),
             r(2 * Tiny::all) + kWorkspace + r(2 * Tiny::largest) + r(2000) + 2 * r(saved) +
                 r(2 * Tiny::largest) + r(11 * Tiny::largest));
@@ -244,14 +246,15 @@ TEST(MegatrainPeak, OfARealModelIsWithinItsFormulas) {
   const model::Shape shape = model::read_config(OFFSIM_SOURCE_DIR "/models/qwen2.5-7b.json");
   const Workload w{.micro_batch = 16, .sequence = 1024};
   const model::Pieces p = model::pieces(shape, w.batch(), model::Numerics::kPure16);
-  const std::int64_t layer = model::layer_parameters(shape);
+  const std::int64_t layer = model::layer_parameters(shape, 0);
   const std::int64_t outside = model::parameters(shape) - shape.layers * layer;
   const std::int64_t logits = 2 * w.batch().tokens() * shape.vocabulary;
   const std::int64_t chunk = 2 * w.micro_batch * 128 * shape.vocabulary;
   const std::int64_t least =
       2 * outside + 8 * layer + (shape.layers / 4 + 1) * p.hidden.value + logits;
-  const std::int64_t most = least + 4 * layer + 8 * p.hidden.value + 2 * p.layer.saved.value +
-                            4 * model::head_parameters(shape) + 4 * chunk;
+  const std::int64_t most = least + 4 * layer + 8 * p.hidden.value +
+                            2 * p.layers.back().saved.value + 4 * model::head_parameters(shape) +
+                            4 * chunk;
   const std::int64_t held = peak(job("megatrain", w, {}, shape), "gpu");
   EXPECT_GE(held, least);
   EXPECT_LE(held, most);

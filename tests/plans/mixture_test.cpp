@@ -11,8 +11,9 @@ namespace {
 model::Shape mixture() {
   model::Shape s = tiny_shape();
   s.architecture = model::Architecture::kMixtral;
-  s.experts = model::Experts{.count = 8, .per_token = 2, .width = 32, .normalized = true};
-  s.ffn = 2 * 32;
+  s.kinds.front().experts =
+      model::Experts{.count = 8, .per_token = 2, .width = 32, .normalized = true};
+  s.kinds.front().ffn = 2 * 32;
   return s;
 }
 
@@ -21,7 +22,7 @@ constexpr Workload kWork{.micro_batch = 2, .sequence = 128};
 TEST(Experts, AllOfThemCrossTheLinkWithEveryPass) {
   const model::Shape shape = mixture();
   const double n = static_cast<double>(model::parameters(shape));
-  const double layers = 2.0 * static_cast<double>(model::layer_parameters(shape));
+  const double layers = 2.0 * static_cast<double>(model::layer_parameters(shape, 0));
   const runtime::StepTotals streamed = study::predict(job("megatrain", kWork, {}, shape)).totals;
   EXPECT_EQ(streamed.h2d_bytes, 6 * layers + 2 * (n - layers));
   EXPECT_EQ(streamed.d2h_bytes, 2 * n);

@@ -123,7 +123,7 @@ TEST(MlxMemory, KeepsTheSoftmaxOfEveryLayer) {
   const Workload w = of({.micro_batch = 2, .sequence = 512});
   const model::Pieces p = model::pieces(tiny_shape(), w.batch(), model::Numerics::kPure16);
   const std::int64_t softmax = 2 * (2 * 4 * 512 * 512) + 2 * (2 * 512 * 4 * 16);
-  const std::int64_t layers = 2 * (r(p.layer.saved.value) + r(softmax));
+  const std::int64_t layers = 2 * (r(p.layers.back().saved.value) + r(softmax));
   const std::int64_t loss = r(p.head.saved.value) +
                             std::max(r(p.head.forward_extra.value), r(p.head.backward_extra.value));
   const std::int64_t states = r(2 * kNumbers) + r(4 * kNumbers);

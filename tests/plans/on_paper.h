@@ -46,12 +46,12 @@ struct Times {
       return kKernel * static_cast<double>(work.launches());
     };
     embedding = of(p.embedding.forward);
-    layer = of(p.layer.forward);
+    layer = of(p.layers.back().forward);
     head = of(p.head.forward);
     head_backward = of(p.head.backward);
-    layer_backward = of(p.layer.backward);
+    layer_backward = of(p.layers.back().backward);
     embedding_backward = of(p.embedding.backward);
-    recompute = of(p.recompute);
+    recompute = of(p.layers.back().recompute);
     launches = (forward() + backward()) / kKernel;
   }
   double forward() const { return embedding + 2 * layer + head; }

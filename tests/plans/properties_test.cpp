@@ -16,7 +16,7 @@ model::Shape any_shape() {
   s.heads = s.kv_heads * *rc::gen::inRange(1, 4);
   s.head_dim = 8 * *rc::gen::inRange(1, 5);
   s.hidden = 16 * *rc::gen::inRange(1, 9);
-  s.ffn = 16 * *rc::gen::inRange(1, 17);
+  s.kinds.front().ffn = 16 * *rc::gen::inRange(1, 17);
   s.vocabulary = *rc::gen::inRange(2, 3000);
   s.gated_mlp = coin();
   s.qk_norm = coin();
@@ -126,7 +126,7 @@ Job any_zero3(const model::Shape& shape) {
 // Some of whose matrices are worth a request, and buffers enough.
 Job any_zero_infinity() {
   model::Shape shape = shape_of_large_matrices(*rc::gen::inRange(1, 4));
-  shape.ffn = 256 * *rc::gen::inRange(1, 9);
+  shape.kinds.front().ffn = 256 * *rc::gen::inRange(1, 9);
   shape.kv_heads = *rc::gen::element(1, 4, 16);
   shape.tied = coin();
   Given options = any_of_stage3(30'000'000);

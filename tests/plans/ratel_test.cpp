@@ -54,8 +54,8 @@ TEST_P(RatelAccumulation, MovesWeightsGradientsAndActivations) {
 TEST_P(RatelAccumulation, ComputesAgainWhatWasNotKept) {
   const model::Shape s = tiny_shape();
   const Workload w = workload();
-  const double linear = 2 * model::layer_linear_flops(s, kTokens).value;
-  const double attention = 2 * model::layer_attention_flops(s, w.batch()).value;
+  const double linear = 2 * model::layer_linear_flops(s, 0, kTokens).value;
+  const double attention = 2 * model::layer_attention_flops(s, 0, w.batch()).value;
   const double head = model::head_flops(s, kTokens).value;
   const auto executed = [&](const Given& options) {
     return study::predict(ratel(options, w)).totals.executed.value;

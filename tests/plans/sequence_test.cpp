@@ -47,7 +47,7 @@ TEST(NativeSequence, AddsGradientsFromTheSecondMicroBatchOn) {
 TEST(NativeSequence, AddsGradientsOfALayerAsLargeAsTheHead) {
   model::Shape shape = tiny_shape();
   shape.vocabulary = 577;
-  ASSERT_EQ(model::layer_parameters(shape), model::head_parameters(shape) + 64);
+  ASSERT_EQ(model::layer_parameters(shape, 0), model::head_parameters(shape) + 64);
   Workload w = kShort;
   w.accumulation = 2;
   EXPECT_EQ(count_of(on(recorded(job("native", w, {}, shape)), "compute"), "add gradients"), 4);

@@ -26,7 +26,8 @@ TEST_P(Smoke, EveryPlanAndModelRunsAndKeepsTheRules) {
   const study::Catalog catalog = study::Catalog::folder(OFFSIM_SOURCE_DIR);
   const machine::Machine machine = catalog.machine(GetParam(), {});
   for (const char* const name :
-       {"gpt2", "llama-3.2-1b", "qwen2.5-7b", "qwen2.5-72b", "qwen3-30b-a3b"}) {
+       {"gpt2", "llama-3.2-1b", "qwen2.5-7b", "qwen2.5-72b", "qwen3-30b-a3b", "deepseek-v2-lite",
+        "deepseek-v3", "gpt-oss-20b", "gpt-oss-120b"}) {
     model::Shape shape = catalog.model(name, {});
     shape.layers = std::min<std::int64_t>(shape.layers, 4);  // the others are like these
     for (const Plan& plan : registry()) {

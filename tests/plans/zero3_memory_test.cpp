@@ -169,7 +169,7 @@ TEST(Zero3Peak, OfTwinFlowAddsTheSubGroupsThatStay) {
 TEST(Zero3Peak, OfManyTokensIsAtTheLoss) {
   const model::Pieces p = pieces(many_tokens(), model::Numerics::kPure16);
   EXPECT_EQ(peak(asked({}, many_tokens()), "gpu"),
-            kWorkspace + kBucket + gathered() + 2 * r(p.layer.saved) + r(p.head.saved) +
+            kWorkspace + kBucket + gathered() + 2 * r(p.layers.back().saved) + r(p.head.saved) +
                 std::max(r(p.head.forward_extra), r(p.head.backward_extra)));
 }
 

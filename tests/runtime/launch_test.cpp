@@ -223,6 +223,25 @@ TEST(Price, OfAProductIsOfItsType) {
   EXPECT_NEAR(us(Half::kFp16), 2 + 100, kExact);
 }
 
+// Fused attention with a v narrower than q: as of one width with as many operations. Forward a
+// product over each, backward three over q's and two over v's: (3 x 200 + 2 x 100) / 5 = 160.
+TEST(Price, OfAttentionOfTwoWidthsIsOfItsOperations) {
+  const auto seconds = [](std::int64_t q, std::int64_t v, bool backward) {
+    const model::Kernel kernel{.kind = model::Kernel::Kind::kAttention,
+                               .batch = 1,
+                               .heads = 8,
+                               .kv_heads = 8,
+                               .sequence = 4096,
+                               .head_dim = q,
+                               .value_dim = v,
+                               .backward = backward};
+    return price_work(synthetic_machine(), {"attention", {kernel}}).seconds.value;
+  };
+  EXPECT_DOUBLE_EQ(seconds(200, 100, false), seconds(150, 150, false));
+  EXPECT_DOUBLE_EQ(seconds(200, 100, true), seconds(160, 160, true));
+  EXPECT_LT(seconds(128, 128, false), seconds(192, 128, false));
+}
+
 TEST(Price, NamesTheFiguresItRestsOnWithTheirShares) {
   machine::Machine m = synthetic_machine();
   m.accelerator.elementwise.figure = machine::FigureId(3);

@@ -59,6 +59,15 @@ TEST(Scenario, WhatIsOfAdaptersNeedsARank) {
             "s.yaml:4:23: lora_rank is '-1'; expected a whole number from 0 to 65536");
 }
 
+TEST(Scenario, AdaptersDoNotGoOnMixtures) {
+  for (const std::string model : {"mixtral-8x7b", "deepseek-v2-lite", "gpt-oss-20b"}) {
+    EXPECT_EQ(
+        refusal("model: " + model + "\nhardware: h200-pcie5\nplans: native\n" +
+                "workload: {lora_rank: 8}\n"),
+        "s.yaml:4:23: adapters on experts are not modelled; expected a dense model, not " + model);
+  }
+}
+
 TEST(Scenario, ASweepAndTheWorkDoNotSetTheSame) {
   EXPECT_EQ(
       refusal(kNative + "workload: {micro_batch: 4}\nsweep: {micro_batch: [1, 2]}\n"),
