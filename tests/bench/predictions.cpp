@@ -59,6 +59,7 @@ void BM_Command(benchmark::State& state, const std::string& plan) {
 }  // namespace
 
 void register_predictions() {
+  study::keep_freed_memory();
   for (const study::Case& question : questions()) {
     if (!refused(question.job)) {
       benchmark::RegisterBenchmark(("predict/70b/" + std::string(question.job.plan->name)).c_str(),
