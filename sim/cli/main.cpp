@@ -21,6 +21,7 @@
 #include "sim/cli/question.h"
 #include "sim/cli/run.h"
 #include "sim/cli/validate.h"
+#include "sim/study/predict.h"
 
 namespace offsim::cli {
 namespace {
@@ -310,6 +311,7 @@ int run(int argc, char** argv) {
 }  // namespace offsim::cli
 
 int main(int argc, char** argv) {
+  offsim::study::keep_freed_memory();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is one that cannot be written
   try {
     const int code = offsim::cli::run(argc, argv);

@@ -22,8 +22,6 @@ class Interner {
     numbers_.emplace(texts_.emplace_back(text), number);
     return number;
   }
-  // The same text, for as long as this lives.
-  std::string_view keep(std::string_view text) { return texts_[intern(text)]; }
   std::string_view text(std::size_t number) const { return texts_[number]; }
   std::size_t size() const { return texts_.size(); }
 

@@ -20,6 +20,16 @@ model::Work check_finite(std::int64_t n) {
            {.bytes = 4 * n}}};
 }
 
+model::Work gradient_into_bucket(std::int64_t n) {
+  return model::elementwise(sized("gradient into bucket", n), n, 4, 1);
+}
+
+model::Work join_gradients(std::int64_t n) {
+  return model::elementwise(sized("join gradients", n), n, 4, 1);
+}
+
+model::Work average(std::int64_t n) { return model::elementwise(sized("average", n), n, 4, 1); }
+
 model::Work cast_to_fp32(std::int64_t n) {
   return {sized("cast to fp32", n), {{.bytes = 6 * n, .indexed = n}}};
 }

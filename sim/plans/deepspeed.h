@@ -23,6 +23,9 @@ inline constexpr std::int64_t kAsyncGradientSince = 19005;       // #8207
 
 model::Work norm_in_double(std::int64_t elements);  // g.double().norm(2)
 model::Work check_finite(std::int64_t elements);    // float(), isnan(), isinf(), or, float(), max()
+model::Work gradient_into_bucket(std::int64_t elements);
+model::Work join_gradients(std::int64_t elements);
+model::Work average(std::int64_t elements);
 model::Work cast_to_fp32(std::int64_t elements);
 model::Work cast_to_16_bits(std::int64_t elements);
 

@@ -296,7 +296,7 @@ class Fsdp2 {
     std::optional<Buffer> stored;
     if (width_ == 4) {
       stored = gpu_.allocate(Space::kGpu, Bytes(4 * n), "fp32 gradients in transit");
-      gpu_.launch(cast_to_fp32(n), reduction_);
+      gpu_.launch(cast_to_fp32, n, reduction_);
     }
     for (auto at = mine.rbegin(); at != mine.rend(); ++at) {
       send(at->numel());

@@ -65,11 +65,19 @@ void GpuModel::launch(Pass pass, std::int64_t piece) {
                                          : works.backward);
 }
 
+void GpuModel::launch_module(const model::Work& work) {
+  const auto [found, added] = module_works_.try_emplace(&work);
+  if (added) {
+    found->second = gpu_.work(work);
+  }
+  gpu_.launch(found->second);
+}
+
 void GpuModel::launch_with_hooks(Pass pass, std::int64_t piece) {
   const std::vector<model::Module>& all = modules(piece);
   if (pass == Pass::kForward) {
     for (std::size_t i = 0; i < all.size(); ++i) {
-      gpu_.launch(all[i].forward);
+      launch_module(all[i].forward);
       if (!all[i].saved.empty()) {
         hooks_.pack({piece, i}, all[i].saved);
       }
@@ -78,11 +86,11 @@ void GpuModel::launch_with_hooks(Pass pass, std::int64_t piece) {
   }
   for (std::size_t i = all.size(); i-- > 0;) {
     if (all[i].saved.empty()) {
-      gpu_.launch(all[i].backward);
+      launch_module(all[i].backward);
       continue;
     }
     hooks_.unpack({piece, i});
-    gpu_.launch(all[i].backward);
+    launch_module(all[i].backward);
     hooks_.drop({piece, i});
   }
 }

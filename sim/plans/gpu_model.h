@@ -15,6 +15,7 @@
 
 #include <functional>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "sim/model/tensors.h"
@@ -42,6 +43,8 @@ class GpuModel {
   // All of a piece's kernels of a pass; none for kGradients. Module by module, with the copies of
   // what each saves, when that goes to host memory.
   void launch(Pass pass, std::int64_t piece);
+  // A work of one of modules(), known by where it is.
+  void launch_module(const model::Work& work);
   std::int64_t head() const { return static_cast<std::int64_t>(layers_.size()) + 1; }
   // Of a piece, in the order in which backward makes their gradients.
   const std::vector<model::Tensor>& tensors(std::int64_t piece) const;
@@ -88,6 +91,7 @@ class GpuModel {
   };
   Works embedding_, head_works_;
   std::vector<Works> layer_works_;  // by kind of piece
+  std::unordered_map<const model::Work*, runtime::WorkId> module_works_;
 };
 
 }  // namespace offsim::plans

@@ -129,6 +129,7 @@ bool ParameterSwapper::start_read(std::size_t parameter) {
   }
   --free_buffers(parameter);
   held_[parameter] = Held::kComing;
+  coming_.push_back(parameter);
   gpu_.read(reads_, Bytes(2 * on_drive_[parameter]), in_flight_, "parameters from the drive");
   return true;
 }
@@ -145,7 +146,11 @@ void ParameterSwapper::bring(const std::vector<std::size_t>& parameters) {
   if (std::ranges::any_of(parameters,
                           [this](std::size_t p) { return held_[p] == Held::kComing; })) {
     gpu_.sync(reads_);
-    std::ranges::replace(held_, Held::kComing, Held::kInMemory);
+    for (const std::size_t parameter : std::exchange(coming_, {})) {
+      if (held_[parameter] == Held::kComing) {  // else it was dropped meanwhile
+        held_[parameter] = Held::kInMemory;
+      }
+    }
   }
 }
 

@@ -86,6 +86,7 @@ class ParameterSwapper {
   bool adaptive_pool_, locked_;
   std::vector<std::int64_t> on_drive_;
   std::vector<Held> held_;
+  std::vector<std::size_t> coming_;                    // since the last wait for reads
   std::map<std::int64_t, std::int64_t> free_buffers_;  // by class, or all under 0
   runtime::Lane reads_ = runtime::kHost, writes_ = runtime::kHost;
 };

@@ -283,9 +283,9 @@ class Ratel {
       gpu_.wait(reduction_, adam_done_[tensor.group + 2]);  // it has read this buffer
     }
     const Buffer wide = gpu_.allocate(Space::kGpu, Bytes(4 * n), "gradient temporaries");
-    gpu_.launch(check_finite(n), reduction_);
-    gpu_.launch(norm_in_double(n), reduction_);
-    gpu_.launch(cast_to_fp32(n), reduction_);
+    gpu_.launch(check_finite, n, reduction_);
+    gpu_.launch(norm_in_double, n, reduction_);
+    gpu_.launch(cast_to_fp32, n, reduction_);
     if (!first_micro_) {
       gpu_.copy_h2d(reduction_, Space::kPinned, Bytes(4 * n), "fp32 gradients back");
       gpu_.launch(model::elementwise(sized("add gradient", n), n, 12, 1), reduction_);

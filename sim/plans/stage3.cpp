@@ -328,7 +328,8 @@ void Stage3::run(GpuModel::Pass pass, std::int64_t piece) {
   } else {
     for (std::size_t i = 0; i < modules.size(); ++i) {
       window_->enter(ids[i], modules[i].borders);
-      gpu_.launch(pass == GpuModel::Pass::kForward ? modules[i].forward : modules[i].recompute);
+      model_.launch_module(pass == GpuModel::Pass::kForward ? modules[i].forward
+                                                            : modules[i].recompute);
       window_->leave(ids[i], saves_weights(pass, piece, modules[i]));
     }
   }
@@ -349,7 +350,7 @@ void Stage3::backward_module(const Module& module, const std::vector<std::int32_
     return;
   }
   window_->enter(ids, module.borders);
-  gpu_.launch(module.backward);
+  model_.launch_module(module.backward);
   window_->leave(ids);
 }
 

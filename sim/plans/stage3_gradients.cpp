@@ -19,6 +19,16 @@ namespace {
 constexpr std::size_t kMostBucketsUnderWay = 2;
 constexpr std::int64_t kNormChunk = 250'000'000;  // elements of _constant_buffered_norm2
 
+model::Work keep_gradient(std::int64_t n) {
+  return model::elementwise(sized("keep gradient", n), n, 4, 1);
+}
+model::Work add_gradient(std::int64_t n) {
+  return model::elementwise(sized("add gradient", n), n, 6, 1);
+}
+model::Work copy_gradient(std::int64_t n) {
+  return model::elementwise(sized("copy gradient", n), n, 4, 1);
+}
+
 }  // namespace
 
 Stage3Gradients::Stage3Gradients(const Job& job, Recorder& gpu, Lane reduction, bool offloaded,
@@ -49,7 +59,7 @@ void Stage3Gradients::add(std::size_t parameter, Buffer gradient) {
   gpu_.wait(reduction_, gpu_.record(kCompute));
   in_bucket_ += n;
   if (contiguous_ && in_bucket_ <= bucket_elements_) {
-    gpu_.launch(model::elementwise(sized("gradient into bucket", n), n, 4, 1), reduction_);
+    gpu_.launch(gradient_into_bucket, n, reduction_);
     free_beside(gpu_, gradient, kCompute, reduction_);
     bucket_.push_back({parameter, std::nullopt});
   } else {
@@ -66,10 +76,9 @@ void Stage3Gradients::reduce() {
   std::optional<Buffer> joined;
   if (bucket_.size() > 1) {
     joined = gpu_.allocate(Space::kGpu, Bytes(2 * in_bucket_), "joined gradients");
-    gpu_.launch(model::elementwise(sized("join gradients", in_bucket_), in_bucket_, 4, 1),
-                reduction_);
+    gpu_.launch(join_gradients, in_bucket_, reduction_);
   }
-  gpu_.launch(model::elementwise(sized("average", in_bucket_), in_bucket_, 4, 1), reduction_);
+  gpu_.launch(average, in_bucket_, reduction_);
   std::ranges::sort(bucket_, {}, &Entry::parameter);
   for (const Entry& entry : bucket_) {
     partition(entry.parameter);
@@ -97,9 +106,7 @@ void Stage3Gradients::partition(std::size_t parameter) {
   const Parameter& p = parameters_[parameter];
   const std::int64_t n = p.elements;
   if (!offloaded_) {
-    gpu_.launch(micro_ == 0 ? model::elementwise(sized("keep gradient", n), n, 4, 1)
-                            : model::elementwise(sized("add gradient", n), n, 6, 1),
-                reduction_);
+    gpu_.launch(micro_ == 0 ? keep_gradient : add_gradient, n, reduction_);
     return;
   }
   const Buffer back = gpu_.allocate(Space::kGpu, Bytes(2 * n), "gradient temporaries");
@@ -108,7 +115,7 @@ void Stage3Gradients::partition(std::size_t parameter) {
     for (std::int64_t done = 0; done < n; done += kNormChunk) {
       const std::int64_t chunk = std::min(kNormChunk, n - done);
       gpu_.free(gpu_.allocate(Space::kGpu, Bytes(8 * chunk), "gradient temporaries"));
-      gpu_.launch(norm_in_double(chunk), reduction_);
+      gpu_.launch(norm_in_double, chunk, reduction_);
     }
     send_fp32(p);
   }
@@ -121,7 +128,7 @@ void Stage3Gradients::accumulate(std::int64_t n) {
     gpu_.copy_h2d(reduction_, host(), Bytes(2 * n), "16-bit gradients back");
   } else {
     gpu_.copy_h2d(reduction_, host(), Bytes(2 * n), "16-bit gradients back");
-    gpu_.launch(model::elementwise(sized("add gradient", n), n, 6, 1), reduction_);
+    gpu_.launch(add_gradient, n, reduction_);
     gpu_.copy_d2h(reduction_, host(), Bytes(2 * n), "16-bit gradients");
   }
 }
@@ -133,13 +140,12 @@ void Stage3Gradients::send_fp32(const Parameter& p) {
     return;
   }
   if (p.optimizer == Tier::kGpu) {  // straight into the sub-group's gradient
-    gpu_.launch(cast_to_fp32(n), reduction_);
+    gpu_.launch(cast_to_fp32, n, reduction_);
     return;
   }
   const bool narrow = p.optimizer == Tier::kNvme && swapper_->state_bytes() == 2;
   const Buffer cast = gpu_.allocate(Space::kGpu, Bytes((narrow ? 2 : 4) * n), "fp32 gradients");
-  gpu_.launch(narrow ? model::elementwise(sized("copy gradient", n), n, 4, 1) : cast_to_fp32(n),
-              reduction_);
+  gpu_.launch(narrow ? copy_gradient : cast_to_fp32, n, reduction_);
   if (p.optimizer == Tier::kNvme) {
     to_drive_.push_back({p, cast});
     return;

@@ -59,9 +59,9 @@ void update_on_gpu(Recorder& gpu, Stage3& stage, const SubGroup& group) {
   std::optional<Buffer> wide;
   if (!stage.offloaded()) {  // _prepare_fp32_grad_for_sub_group: joined, then cast
     const Buffer joined = gpu.allocate(Space::kGpu, Bytes(2 * n), "joined gradients");
-    gpu.launch(model::elementwise(sized("join gradients", n), n, 4, 1));
+    gpu.launch(join_gradients, n);
     wide = gpu.allocate(Space::kGpu, Bytes(4 * n), "fp32 gradients");
-    gpu.launch(cast_to_fp32(n));
+    gpu.launch(cast_to_fp32, n);
     gpu.free(joined);
   }
   gpu.launch(model::elementwise(sized("unscale", n), n, 8, 1));
@@ -69,7 +69,7 @@ void update_on_gpu(Recorder& gpu, Stage3& stage, const SubGroup& group) {
   adam.name = sized("Adam", n);
   gpu.launch(adam);
   if (stage.parameters() == Tier::kGpu) {
-    gpu.launch(cast_to_16_bits(n));
+    gpu.launch(cast_to_16_bits, n);
   } else {
     gpu.convert_d2h(kCompute, {.elements = n, .from_bytes = 4, .to_bytes = 2},
                     "write parameters back");

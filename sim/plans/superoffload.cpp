@@ -228,11 +228,11 @@ class SuperOffloadPaper {
     if (sent_ + n <= on_cpu_) {
       update_on_cpu(n);
     } else {  // the gradients that come last
-      gpu_.launch(cast_to_fp32(n));
+      gpu_.launch(cast_to_fp32, n);
       model::Work adam = model::gpu_adam(n, 1, true);
       adam.name = sized("Adam", n);
       gpu_.launch(adam);
-      gpu_.launch(cast_to_16_bits(n));
+      gpu_.launch(cast_to_16_bits, n);
       for (const Buffer gradient : bucket_) {
         gpu_.free(gradient);
       }
@@ -246,7 +246,7 @@ class SuperOffloadPaper {
   void update_on_cpu(std::int64_t n) {
     gpu_.wait(to_host_, gpu_.record(kCompute));
     const Buffer wide = gpu_.allocate(Space::kGpu, Bytes(4 * n), "fp32 gradients in transit");
-    gpu_.launch(cast_to_fp32(n), to_host_);
+    gpu_.launch(cast_to_fp32, n, to_host_);
     gpu_.copy_d2h(to_host_, Space::kPinned, Bytes(4 * n), "fp32 gradients");
     for (const Buffer gradient : bucket_) {
       gpu_.free_after(gradient, to_host_);
@@ -258,7 +258,7 @@ class SuperOffloadPaper {
     gpu_.wait(to_gpu_, gpu_.record(kCompute));  // backward may still read the old weights
     const Buffer back = gpu_.allocate(Space::kGpu, Bytes(4 * n), "fp32 parameters in transit");
     gpu_.copy_h2d(to_gpu_, Space::kPinned, Bytes(4 * n), "fp32 parameters");
-    gpu_.launch(cast_to_16_bits(n), to_gpu_);
+    gpu_.launch(cast_to_16_bits, n, to_gpu_);
     gpu_.free_after(back, to_gpu_);
     const Event ready = gpu_.record(to_gpu_);
     for (const std::int64_t piece : pieces_) {

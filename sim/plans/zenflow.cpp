@@ -51,9 +51,8 @@ namespace {
 
 // --- what becomes of the chosen columns, kernel by kernel
 
-Work choose_columns(const Tensor& t) {  // abs(), sum(1), topk(), sort() and their copies
-  return {sized("choose columns", t.numel()),
-          {{.bytes = 4 * t.numel()}, {.bytes = 2 * t.numel()}, {.count = 8}}};
+Work choose_columns(std::int64_t n) {  // abs(), sum(1), topk(), sort() and their copies
+  return {sized("choose columns", n), {{.bytes = 4 * n}, {.bytes = 2 * n}, {.count = 8}}};
 }
 Work take_gradient(std::int64_t s) {  // by index, into the buffer, and a clone
   return {sized("take chosen gradient", s),
@@ -187,14 +186,14 @@ class ZenFlow {
     for (const Tensor& tensor : bucket) {
       if (chooses_ && tensor.is_matrix) {
         brief(2 * tensor.numel(), "selection temporaries");
-        gpu_.launch(choose_columns(tensor), lane);
+        gpu_.launch(choose_columns, tensor.numel(), lane);
       }
     }
     brief(2 * chosen(bucket), "selection temporaries");
     for (const Tensor& tensor : bucket) {
       const std::int64_t s = chosen(tensor);
       kept_.push_back(hold(2 * s, "chosen gradients"));
-      gpu_.launch(take_gradient(s), lane);
+      gpu_.launch(take_gradient, s, lane);
       if (auto_ && tensor.is_matrix) {
         brief(2 * tensor.numel(), "selection temporaries");
         gpu_.launch(add_up_sizes(tensor.numel(), s), lane);
@@ -202,7 +201,7 @@ class ZenFlow {
       }
       if (last_) {
         kept_.push_back(hold(2 * s, "chosen numbers"));
-        gpu_.launch(keep_numbers(s), lane);
+        gpu_.launch(keep_numbers, s, lane);
       }
     }
     if (!last_) {
@@ -213,9 +212,9 @@ class ZenFlow {
   void update_chosen(const Tensors& of, Lane lane) {
     const Buffer numbers = hold(2 * chosen(of), "chosen numbers");
     for (const Tensor& tensor : of) {
-      gpu_.launch(take_numbers(chosen(tensor)), lane);
+      gpu_.launch(take_numbers, chosen(tensor), lane);
       if (last_) {
-        gpu_.launch(restore_numbers(chosen(tensor)), lane);
+        gpu_.launch(restore_numbers, chosen(tensor), lane);
       }
     }
     const auto items = 2 * std::ssize(of);
@@ -224,7 +223,7 @@ class ZenFlow {
     gpu_.launch(selective_adam(chosen(of), of.size()), lane);
     for (const Tensor& tensor : of) {
       if (tensor.is_matrix) {
-        gpu_.launch(put_numbers(chosen(tensor)), lane);
+        gpu_.launch(put_numbers, chosen(tensor), lane);
       }
     }
     free_beside(gpu_, numbers, kCompute, lane);

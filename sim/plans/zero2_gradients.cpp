@@ -11,6 +11,18 @@ using runtime::kCompute;
 using runtime::Recorder;
 using runtime::Space;
 
+namespace {
+
+model::Work into_bucket_by_columns(std::int64_t n) {
+  return {sized("gradient into bucket by columns", n),
+          {{.bytes = 4 * n, .indexed = n}, {.bytes = 4 * n}}};
+}
+model::Work accumulate_gradient(std::int64_t n) {
+  return model::elementwise(sized("accumulate", n), n, 6, 1);
+}
+
+}  // namespace
+
 Zero2Gradients::Zero2Gradients(Recorder& gpu, const Settings& settings)
     : gpu_(gpu),
       settings_(settings),
@@ -58,11 +70,10 @@ void Zero2Gradients::into_bucket(const Tensor& tensor) {
   const std::int64_t n = tensor.numel();
   if (settings_.transposed && tensor.is_matrix) {
     const Buffer turned = gpu_.allocate(Space::kGpu, Bytes(2 * n), "gradients");
-    gpu_.launch({sized("gradient into bucket by columns", n),
-                 {{.bytes = 4 * n, .indexed = n}, {.bytes = 4 * n}}});
+    gpu_.launch(into_bucket_by_columns, n);
     gpu_.free(turned);
   } else {
-    gpu_.launch(model::elementwise(sized("gradient into bucket", n), n, 4, 1));
+    gpu_.launch(gradient_into_bucket, n);
   }
 }
 
@@ -77,7 +88,7 @@ void Zero2Gradients::flush() {
     gpu_.wait(reduction_, gpu_.record(kCompute));
   }
   if (!settings_.in_16_bits) {  // the paper's one GPU has nothing to average with
-    gpu_.launch(model::elementwise(sized("average", n), n, 4, 1), reduction_);
+    gpu_.launch(average, n, reduction_);
   }
   if (on_full_) {
     on_full_(in_bucket_);
@@ -100,7 +111,7 @@ void Zero2Gradients::send(std::int64_t n) {
   if (!first_ || !last_ || settings_.in_16_bits) {
     if (!first_) {
       gpu_.copy_h2d(reduction_, settings_.host, Bytes(2 * n), what);
-      gpu_.launch(model::elementwise(sized("accumulate", n), n, 6, 1), reduction_);
+      gpu_.launch(accumulate_gradient, n, reduction_);
     }
     gpu_.copy_d2h(reduction_, settings_.host, Bytes(2 * n), what);
   }
@@ -108,10 +119,10 @@ void Zero2Gradients::send(std::int64_t n) {
     // The norm's temporaries take 8 bytes an element, the check's 11, the cast's 4: one after the
     // other, in the same place.
     gpu_.free(gpu_.allocate(Space::kGpu, Bytes(11 * n), "gradient temporaries"));
-    gpu_.launch(norm_in_double(n), reduction_);
-    gpu_.launch(check_finite(n), reduction_);
+    gpu_.launch(norm_in_double, n, reduction_);
+    gpu_.launch(check_finite, n, reduction_);
     gpu_.sync(reduction_);  // Python tests the answer
-    gpu_.launch(cast_to_fp32(n), reduction_);
+    gpu_.launch(cast_to_fp32, n, reduction_);
     gpu_.copy_d2h(reduction_, fp32_host_, Bytes(4 * n), "fp32 gradients");
   }
 }

@@ -148,7 +148,7 @@ class Zero2 {
         gpu_.allocate(Space::kGpu, Bytes(4 * parameters_), "fp32 parameters in transit");
     gpu_.copy_h2d(kCompute, Space::kPinned, Bytes(4 * parameters_), "fp32 parameters",
                   {.blocking = true});
-    gpu_.launch(cast_to_16_bits(parameters_));
+    gpu_.launch(cast_to_16_bits, parameters_);
     gpu_.free(wide);
   }
 

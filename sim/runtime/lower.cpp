@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <limits>
 #include <map>
 #include <optional>
 #include <type_traits>
@@ -19,7 +20,9 @@ namespace {
 
 using engine::ActivityId;
 using engine::At;
+using engine::LabelId;
 using engine::PoolId;
+using engine::TagId;
 
 using engine::index;
 
@@ -31,14 +34,18 @@ class Lowering {
         machine_(machine),
         resources_(builder_, machine, background),
         pending_(program.lanes.size()),
-        events_(program.events),
-        buffers_(program.buffers) {
+        events_(program.events, kNotRecorded),
+        buffers_(program.buffers),
+        labels_(program.texts.size()),
+        tags_(program.texts.size()) {
     out_.unified = machine.accelerator.unified;
     add_pools();
+    reserve(program.calls.size());
     queues_ = std::ranges::count(program.lanes, LaneKind::kIoQueue, &LaneInfo::kind);
     for (const model::Work& work : program.works) {
-      prices_.push_back(price_work(machine, work, program.half));
-      price_shares_.push_back(shares(prices_.back().shares));
+      WorkPrice price = price_work(machine, work, program.half);
+      const std::uint32_t rests_on = shares(price.shares);
+      works_.push_back({std::move(price), rests_on, builder_.label(work.name)});
     }
     no_figure_ = shares({});
     origin_ = add_activity(kHost, {.cause = cause(Cause::kJoin)}, no_figure_);
@@ -63,12 +70,26 @@ class Lowering {
     std::int64_t bytes = 0;
     std::int64_t fresh = 0;  // bytes whose pages nobody has touched
     bool mapped = false;     // a mapping of its own, given back on free
-    engine::TagId tag{};
+    TagId tag{};
+  };
+  struct PricedWork {
+    WorkPrice price;
+    std::uint32_t rests_on;
+    LabelId label;
   };
   using Pending = std::vector<ActivityId>;
+  static constexpr ActivityId kNotRecorded{std::numeric_limits<std::uint32_t>::max()};
 
   static std::uint8_t cause(Cause c) { return static_cast<std::uint8_t>(c); }
   StepTotals& totals() { return out_.totals.back(); }
+
+  // Most calls become an activity, a launch three at most; each comes after two others or fewer.
+  void reserve(std::size_t calls) {
+    const std::size_t activities = calls + calls / 4;
+    builder_.reserve(activities, 2 * activities);
+    out_.rests_on.reserve(activities);
+    out_.lane.reserve(activities);
+  }
 
   void add_pools() {
     const std::int64_t gpu = machine_.accelerator.memory.value.value;
@@ -85,6 +106,22 @@ class Lowering {
     out_.host_pinned = builder_.add_pool("host_pinned");
     out_.nvme = builder_.add_pool("nvme");
     heap_free_ = builder_.tag("C library heap, free");
+  }
+
+  // Words are looked up once. Nothing is labelled with the empty text, LabelId{0}.
+  LabelId label(Text text) {
+    LabelId& known = labels_[index(text)];
+    if (known == LabelId{}) {
+      known = builder_.label(program_.text(text));
+    }
+    return known;
+  }
+  TagId tag(Text text) {
+    std::optional<TagId>& known = tags_[index(text)];
+    if (!known) {
+      known = builder_.tag(program_.text(text));
+    }
+    return *known;
   }
 
   std::uint32_t shares(const FigureShares& s) {
@@ -119,21 +156,22 @@ class Lowering {
     if (pending.size() > 1) {
       const ActivityId join = add_activity(lane, {.cause = cause(Cause::kJoin)}, no_figure_);
       after(pending, join);
-      pending = {join};
+      pending.assign(1, join);
     }
     return pending.front();
   }
 
   void append(Lane lane, ActivityId activity) {
-    after(pending_[index(lane)], activity);
-    pending_[index(lane)] = {activity};
+    Pending& pending = pending_[index(lane)];
+    after(pending, activity);
+    pending.assign(1, activity);
   }
 
   // The host spends `seconds`; the figure says on what that rests.
-  void host_spends(Seconds seconds, std::string_view label, machine::FigureId figure) {
+  void host_spends(Seconds seconds, LabelId what, machine::FigureId figure) {
     append(kHost, add_activity(kHost,
                                {.latency = engine::to_picoseconds(seconds),
-                                .label = builder_.label(label),
+                                .label = what,
                                 .cause = cause(Cause::kHostThread)},
                                share_of(figure)));
   }
@@ -150,8 +188,7 @@ class Lowering {
   }
 
   void take(const Launch& launch) {
-    const WorkPrice& price = prices_[index(launch.work)];
-    const std::string& name = program_.works[index(launch.work)].name;
+    const auto& [price, rests_on, name] = works_[index(launch.work)];
     const auto one = launch_seconds();
     const std::int64_t launches = std::max<std::int64_t>(1, price.launches);
     wait_for_queue(launches);
@@ -159,9 +196,9 @@ class Lowering {
     const ActivityId kernels = add_activity(launch.stream,
                                             {.amount = price.seconds.value,
                                              .demand = resources_.kernel(),
-                                             .label = builder_.label(name),
+                                             .label = name,
                                              .cause = cause(Cause::kGpuCompute)},
-                                            price_shares_[index(launch.work)]);
+                                            rests_on);
     builder_.edge(pending_[index(kHost)].front(), kernels);
     append(launch.stream, kernels);
     if (launches > 1) {
@@ -173,15 +210,18 @@ class Lowering {
   }
 
   // The host cannot issue launch c before launch c - queue is done, on whichever stream. Streams
-  // are orders, so the last of each stands for those before it.
+  // are orders, so the last of a row on one stands for those before it.
   void wait_for_queue(std::int64_t launches) {
     const std::int64_t oldest = launched_ + launches - machine_.framework.launch_queue;
-    std::map<Lane, ActivityId> last;
+    Pending& host = pending_[index(kHost)];
+    std::optional<Lane> stream;
     for (; !in_flight_.empty() && in_flight_.front().launched <= oldest; in_flight_.pop_front()) {
-      last[in_flight_.front().stream] = in_flight_.front().kernels;
-    }
-    for (const auto& [stream, kernels] : last) {
-      pending_[index(kHost)].push_back(kernels);
+      if (in_flight_.front().stream == stream) {
+        host.back() = in_flight_.front().kernels;
+      } else {
+        host.push_back(in_flight_.front().kernels);
+      }
+      stream = in_flight_.front().stream;
     }
   }
 
@@ -191,11 +231,11 @@ class Lowering {
     const auto pieces = static_cast<double>(copy.pieces);
     const auto call = machine_.framework.copy_call;
     if (copy.mover == Mover::kEngine) {
-      host_spends(call.value * pieces, copy.what, call.figure);
+      host_spends(call.value * pieces, label(copy.what), call.figure);
     }
     if (copy.into) {  // by the driver, once the stream has come so far
       pending_[index(copy.stream)].push_back(position(kHost));
-      touch(copy.stream, *copy.into, 1, copy.what);
+      touch(copy.stream, *copy.into, 1, label(copy.what));
     }
     const CopyPrice price =
         price_copy(machine_, h2d, pageable, Bytes(copy.bytes), copy.pieces, copy.mover);
@@ -203,7 +243,7 @@ class Lowering {
                                              {.amount = static_cast<double>(copy.bytes),
                                               .demand = resources_.copy(h2d, pageable, price.rate),
                                               .latency = engine::to_picoseconds(price.latency),
-                                              .label = builder_.label(copy.what),
+                                              .label = label(copy.what),
                                               .cause = cause(h2d ? Cause::kH2d : Cause::kD2h)},
                                              share_of(price.figure));
     builder_.edge(position(kHost), transfer);
@@ -226,20 +266,21 @@ class Lowering {
     }
     const int threads = work.threads > 0 ? work.threads : machine_.host.cores;
     if (work.into) {
-      touch(work.thread, *work.into, threads, work.what);
+      touch(work.thread, *work.into, threads, label(work.what));
     }
-    const machine::CpuWork price = machine::cpu_kernel(machine_, work.kernel, each, threads);
+    const std::string_view kernel = program_.text(work.kernel);
+    const machine::CpuWork price = machine::cpu_kernel(machine_, kernel, each, threads);
     const auto elements = static_cast<double>(work.elements);
     append(work.thread, add_activity(work.thread,
                                      {.amount = elements,
                                       .demand = resources_.cpu(price),
-                                      .label = builder_.label(work.what),
-                                      .cause = cause(cause_of_kernel(work.kernel))},
+                                      .label = label(work.what),
+                                      .cause = cause(cause_of_kernel(kernel))},
                                      share_of(price.figure)));
     totals().dram_bytes += elements * price.dram_bytes_per_element;
   }
 
-  void touch(Lane thread, Buffer buffer, int threads, std::string_view what) {
+  void touch(Lane thread, Buffer buffer, int threads, LabelId what) {
     BufferState& state = buffers_[index(buffer)];
     if (state.fresh == 0) {
       return;
@@ -247,7 +288,7 @@ class Lowering {
     const machine::Cost cost = machine::fresh_pages(machine_, Bytes(state.fresh), threads);
     append(thread, add_activity(thread,
                                 {.latency = engine::to_picoseconds(cost.time),
-                                 .label = builder_.label(what),
+                                 .label = what,
                                  .cause = cause(Cause::kPageFaults)},
                                 share_of(cost.figure)));
     state.fresh = 0;
@@ -259,14 +300,14 @@ class Lowering {
     SIM_ASSERT(!machine_.drives.empty(), "a plan asks for a drive where there is one");
     const machine::Drive& drive = machine_.drives.front();
     const auto call = machine_.framework.copy_call;
-    host_spends(call.value, io.what, call.figure);
+    host_spends(call.value, label(io.what), call.figure);
     const machine::DriveRate price = io.write ? drive_write(drive, Bytes(io.in_flight), 1)
                                               : drive_read(drive, Bytes(io.in_flight), 1);
     const BytesPerSecond rate(price.rate.value * (queues_ > 1 ? drive.mixed.value : 1.0));
     const ActivityId transfer = add_activity(io.queue,
                                              {.amount = static_cast<double>(io.bytes),
                                               .demand = resources_.io(io, rate),
-                                              .label = builder_.label(io.what),
+                                              .label = label(io.what),
                                               .cause = cause(Cause::kNvme)},
                                              share_of(price.figure));
     builder_.edge(pending_[index(kHost)].front(), transfer);
@@ -278,13 +319,13 @@ class Lowering {
 
   void take(const Collective& c) {
     const auto call = machine_.framework.collective_call;
-    host_spends(call.value, c.what, call.figure);
+    host_spends(call.value, label(c.what), call.figure);
     const CollectivePrice price = price_collective(machine_, Bytes(c.bytes), c.ranks);
     const ActivityId transfer = add_activity(c.stream,
                                              {.amount = static_cast<double>(price.crossing.value),
                                               .demand = resources_.collective(price.rate),
                                               .latency = engine::to_picoseconds(price.latency),
-                                              .label = builder_.label(c.what),
+                                              .label = label(c.what),
                                               .cause = cause(Cause::kCollective)},
                                              share_of(price.figure));
     builder_.edge(pending_[index(kHost)].front(), transfer);
@@ -321,16 +362,15 @@ class Lowering {
 
   void take(const HostBusy& busy) {
     const auto one = seconds_of(busy.task);
-    host_spends(one.value * static_cast<double>(busy.count), busy.what, one.figure);
+    host_spends(one.value * static_cast<double>(busy.count), label(busy.what), one.figure);
   }
 
-  void take(const Record& record) { events_[index(record.event)] = {position(record.lane)}; }
+  void take(const Record& record) { events_[index(record.event)] = position(record.lane); }
 
   void take(const Wait& wait) {
-    Pending& pending = pending_[index(wait.lane)];
-    const Pending& event = events_[index(wait.event)];
-    SIM_ASSERT(!event.empty(), "an event is recorded before it is waited for");
-    pending.insert(pending.end(), event.begin(), event.end());
+    const ActivityId event = events_[index(wait.event)];
+    SIM_ASSERT(event != kNotRecorded, "an event is recorded before it is waited for");
+    pending_[index(wait.lane)].push_back(event);
   }
 
   void take(const SyncDevice&) {
@@ -361,7 +401,7 @@ class Lowering {
 
   void take(const Allocate& call) {
     BufferState& buffer = buffers_[index(call.buffer)];
-    buffer = {.space = call.space, .bytes = call.bytes, .tag = builder_.tag(call.tag)};
+    buffer = {.space = call.space, .bytes = call.bytes, .tag = tag(call.tag)};
     const ActivityId where = position(call.issuer);
     if (call.space == Space::kPageable) {
       buffer.mapped = call.bytes >= machine_.framework.map_threshold.value.value;
@@ -422,11 +462,12 @@ class Lowering {
   engine::GraphBuilder builder_;
   Resources resources_;
   Lowered out_;
-  std::vector<Pending> pending_;  // by lane: what its next activity comes after
-  std::vector<Pending> events_;
+  std::vector<Pending> pending_;    // by lane: what its next activity comes after
+  std::vector<ActivityId> events_;  // by Event: where its lane was
   std::vector<BufferState> buffers_;
-  std::vector<WorkPrice> prices_;
-  std::vector<std::uint32_t> price_shares_;
+  std::vector<PricedWork> works_;           // by WorkId
+  std::vector<LabelId> labels_;             // by Text
+  std::vector<std::optional<TagId>> tags_;  // by Text
   std::map<machine::FigureId, std::uint32_t> single_shares_;
   struct Issued {
     std::int64_t launched;  // kernels up to and with these
@@ -436,7 +477,7 @@ class Lowering {
   std::deque<Issued> in_flight_;
   std::int64_t launched_ = 0;
   std::int64_t heap_free_bytes_ = 0;
-  engine::TagId heap_free_{};
+  TagId heap_free_{};
   std::ptrdiff_t queues_ = 0;  // of I/O
   std::uint32_t no_figure_ = 0;
   ActivityId origin_{};

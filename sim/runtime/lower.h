@@ -10,8 +10,8 @@
 //            host pays a call a piece, and waits for the stream when the copy is blocking or the
 //            memory is pageable; what kernels or page faults move is no call of the host, and a
 //            fault a piece takes the place of the latency
-//   collective   latency + what crosses of the bytes, at NCCL's rate between the GPUs; the host pays
-//            a call and goes on; every rank is alike, so none waits for another
+//   collective   latency + what crosses of the bytes at NCCL's rate between the GPUs; the host
+//            pays a call and goes on; ranks are alike, so none waits for another
 //   storage  requests of a queue one at a time: bytes over the drive's rate for what is in flight,
 //            beside them DRAM or, with GPUDirect, the GPU's link
 //   CPU      elements at the kernel's rate for its size and threads, sharing DRAM and cores with

@@ -99,25 +99,25 @@ class Writer {
     line(R"("call":"copy","stream":{},"from":"{}","to":"{}","bytes":{},)"
          R"("pieces":{},"blocking":{},"into":{},"mover":"{}","what":{})",
          lane(c.stream), name_of(c.from), name_of(c.to), c.bytes, c.pieces, c.blocking,
-         buffer(c.into), name_of(c.mover), quoted(c.what));
+         buffer(c.into), name_of(c.mover), text(c.what));
   }
   void operator()(const CpuWork& c) const {
     line(R"("call":"cpu","thread":{},"kernel":{},"elements":{},"calls":{},)"
          R"("threads":{},"into":{},"what":{})",
-         lane(c.thread), quoted(c.kernel), c.elements, c.calls, c.threads, buffer(c.into),
-         quoted(c.what));
+         lane(c.thread), text(c.kernel), c.elements, c.calls, c.threads, buffer(c.into),
+         text(c.what));
   }
   void operator()(const Io& c) const {
     line(R"("call":"{}","queue":{},"bytes":{},"in_flight":{},"gpu_direct":{},"what":{})",
-         c.write ? "write" : "read", lane(c.queue), c.bytes, c.in_flight, c.to_gpu, quoted(c.what));
+         c.write ? "write" : "read", lane(c.queue), c.bytes, c.in_flight, c.to_gpu, text(c.what));
   }
   void operator()(const Collective& c) const {
     line(R"("call":"{}","stream":{},"bytes":{},"ranks":{},"what":{})", name_of(c.kind),
-         lane(c.stream), c.bytes, c.ranks, quoted(c.what));
+         lane(c.stream), c.bytes, c.ranks, text(c.what));
   }
   void operator()(const HostBusy& c) const {
     line(R"("call":"host","task":"{}","count":{},"what":{})", name_of(c.task), c.count,
-         quoted(c.what));
+         text(c.what));
   }
   void operator()(const Record& c) const {
     line(R"("call":"record","lane":{},"event":{})", lane(c.lane), index(c.event));
@@ -128,7 +128,7 @@ class Writer {
   void operator()(const SyncDevice&) const { line(R"("call":"synchronize")"); }
   void operator()(const Allocate& c) const {
     line(R"("call":"allocate","issuer":{},"buffer":{},"space":"{}","bytes":{},"tag":{})",
-         lane(c.issuer), index(c.buffer), name_of(c.space), c.bytes, quoted(c.tag));
+         lane(c.issuer), index(c.buffer), name_of(c.space), c.bytes, text(c.tag));
   }
   void operator()(const Free& c) const {
     line(R"("call":"free","issuer":{},"buffer":{},"used_by":{})", lane(c.issuer), index(c.buffer),
@@ -143,6 +143,7 @@ class Writer {
   static std::string buffer(const std::optional<Buffer>& b) {
     return b ? std::to_string(index(*b)) : "null";
   }
+  std::string text(Text t) const { return quoted(program_.text(t)); }
   std::string lane(Lane l) const { return quoted(program_.lanes[index(l)].name); }
 
   template <class... Arguments>

@@ -10,7 +10,7 @@
 // lane reaches them, except that a free with `used_by` waits until that lane has done what was
 // issued to it so far (PyTorch's record_stream).
 //
-// Texts of calls are kept by the program that holds them.
+// Texts of calls are numbers: the program has their words.
 //
 // Written as JSON lines (schema offsim.program/1, write_program) it can be priced on another
 // machine or executed for real.
@@ -34,6 +34,7 @@ enum class Lane : std::uint32_t {};
 enum class Event : std::uint32_t {};
 enum class Buffer : std::uint32_t {};
 enum class WorkId : std::uint32_t {};
+enum class Text : std::uint32_t {};
 
 inline constexpr Lane kHost{0};
 inline constexpr Lane kCompute{1};  // the default stream
@@ -60,24 +61,24 @@ struct Copy {
   Lane stream;
   Space from;
   Space to;
+  Mover mover;
+  bool blocking;
   std::int64_t bytes;  // in all
   std::int64_t pieces;
-  bool blocking;
   std::optional<Buffer> into;  // pageable and written for the first time: the driver, one thread,
                                // faults its pages in
-  std::string_view what;       // "weights", "gradients": for labels
-  Mover mover = Mover::kEngine;
+  Text what;                   // "weights", "gradients": for labels
 };
 
 // A CPU kernel over `elements` numbers in `calls` equal calls, one after the other, on a thread.
 struct CpuWork {
   Lane thread;
-  std::string_view kernel;  // a name of the framework's table: "adam_deepspeed_f32"
-  std::int64_t elements;    // in all
+  Text kernel;            // a name of the framework's table: "adam_deepspeed_f32"
+  std::int64_t elements;  // in all
   std::int64_t calls;
   std::int32_t threads;        // 0: all cores
+  Text what;                   // "Adam", "clip", "refresh": for labels
   std::optional<Buffer> into;  // written for the first time by this kernel when its pages are fresh
-  std::string_view what;       // "Adam", "clip", "refresh": for labels and causes
 };
 
 // One request to the drive on an asynchronous I/O handle: requests of a handle are done in order,
@@ -87,10 +88,10 @@ struct CpuWork {
 struct Io {
   Lane queue;
   bool write;
+  bool to_gpu;
   std::int64_t bytes;
   std::int64_t in_flight;
-  bool to_gpu;
-  std::string_view what;
+  Text what;
 };
 
 // All ranks together, one process and one GPU each: from a part of every rank to the whole on each
@@ -102,7 +103,7 @@ struct Collective {
   Kind kind;
   std::int64_t bytes;  // of the whole
   std::int32_t ranks;
-  std::string_view what;
+  Text what;
 };
 
 // The host thread is busy in Python and launches nothing: an optimizer goes through its tensors, a
@@ -121,8 +122,8 @@ enum class HostTask : std::uint8_t {
 };
 struct HostBusy {
   HostTask task;
+  Text what;
   std::int64_t count;
-  std::string_view what;
 };
 
 struct Record {
@@ -138,9 +139,9 @@ struct SyncDevice {};  // the host waits for every stream
 struct Allocate {
   Lane issuer;
   Buffer buffer;
+  Text tag;
   Space space;
   std::int64_t bytes;  // as the allocator rounds them
-  std::string_view tag;
 };
 struct Free {
   Lane issuer;
@@ -169,10 +170,12 @@ struct Program {
   std::vector<LaneInfo> lanes;     // by Lane; the first two are the host and the compute stream
   std::vector<model::Work> works;  // by WorkId
   std::vector<Call> calls;
-  engine::Interner texts;  // of the calls
+  engine::Interner texts;  // by Text
   std::uint32_t events = 0;
   std::uint32_t buffers = 0;
   std::int64_t steps = 0;  // EndStep calls
+
+  std::string_view text(Text t) const { return texts.text(static_cast<std::size_t>(t)); }
 };
 
 // One JSON object a line: a header with the schema, the lanes, the works, then the calls.

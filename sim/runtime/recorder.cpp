@@ -43,6 +43,14 @@ void Recorder::launch(WorkId work, Lane stream) {
   program_.calls.emplace_back(Launch{stream, work});
 }
 
+void Recorder::launch(WorkOfSize make, std::int64_t size, Lane stream) {
+  const auto [found, added] = sized_works_[make].try_emplace(size);
+  if (added) {
+    found->second = work(make(size));
+  }
+  launch(found->second, stream);
+}
+
 void Recorder::copy(const Copy& call) {
   SIM_ASSERT(call.bytes >= 0 && call.pieces >= 1, "a copy has a size and at least one piece");
   if (call.bytes > 0) {
@@ -52,14 +60,14 @@ void Recorder::copy(const Copy& call) {
 
 void Recorder::copy_h2d(Lane stream, Space from, Bytes bytes, std::string_view what,
                         CopyOptions options) {
-  copy({stream, from, Space::kGpu, bytes.value, options.pieces, options.blocking, options.into,
-        program_.texts.keep(what), options.mover});
+  copy({stream, from, Space::kGpu, options.mover, options.blocking, bytes.value, options.pieces,
+        options.into, text(what)});
 }
 
 void Recorder::copy_d2h(Lane stream, Space to, Bytes bytes, std::string_view what,
                         CopyOptions options) {
-  copy({stream, Space::kGpu, to, bytes.value, options.pieces, options.blocking, options.into,
-        program_.texts.keep(what), options.mover});
+  copy({stream, Space::kGpu, to, options.mover, options.blocking, bytes.value, options.pieces,
+        options.into, text(what)});
 }
 
 namespace {
@@ -96,11 +104,11 @@ void Recorder::io(const Io& call) {
 }
 
 void Recorder::read(Lane queue, Bytes bytes, Bytes in_flight, std::string_view what, bool to_gpu) {
-  io({queue, false, bytes.value, in_flight.value, to_gpu, program_.texts.keep(what)});
+  io({queue, false, to_gpu, bytes.value, in_flight.value, text(what)});
 }
 
 void Recorder::write(Lane queue, Bytes bytes, Bytes in_flight, std::string_view what, bool to_gpu) {
-  io({queue, true, bytes.value, in_flight.value, to_gpu, program_.texts.keep(what)});
+  io({queue, true, to_gpu, bytes.value, in_flight.value, text(what)});
 }
 
 void Recorder::collective(const Collective& call) {
@@ -112,12 +120,11 @@ void Recorder::collective(const Collective& call) {
 }
 
 void Recorder::all_gather(Lane stream, Bytes whole, int ranks, std::string_view what) {
-  collective({stream, Collective::Kind::kAllGather, whole.value, ranks, program_.texts.keep(what)});
+  collective({stream, Collective::Kind::kAllGather, whole.value, ranks, text(what)});
 }
 
 void Recorder::reduce_scatter(Lane stream, Bytes whole, int ranks, std::string_view what) {
-  collective(
-      {stream, Collective::Kind::kReduceScatter, whole.value, ranks, program_.texts.keep(what)});
+  collective({stream, Collective::Kind::kReduceScatter, whole.value, ranks, text(what)});
 }
 
 void Recorder::cpu(std::string_view kernel, std::int64_t elements, std::string_view what,
@@ -125,13 +132,12 @@ void Recorder::cpu(std::string_view kernel, std::int64_t elements, std::string_v
   const LaneKind kind = program_.lanes.at(index(options.thread)).kind;
   SIM_ASSERT(kind == LaneKind::kHostThread || kind == LaneKind::kWorker,
              "CPU work runs on a thread");
-  program_.calls.emplace_back(CpuWork{options.thread, program_.texts.keep(kernel), elements,
-                                      options.calls, options.threads, options.into,
-                                      program_.texts.keep(what)});
+  program_.calls.emplace_back(CpuWork{options.thread, text(kernel), elements, options.calls,
+                                      options.threads, text(what), options.into});
 }
 
 void Recorder::host_busy(HostTask task, std::int64_t count, std::string_view what) {
-  program_.calls.emplace_back(HostBusy{task, count, program_.texts.keep(what)});
+  program_.calls.emplace_back(HostBusy{task, text(what), count});
 }
 
 Event Recorder::record(Lane lane) {
@@ -157,8 +163,7 @@ Buffer Recorder::allocate_exact(Space space, Bytes bytes, std::string_view tag, 
   SIM_ASSERT(bytes.value >= 0, "a buffer has a size");
   const Buffer buffer{program_.buffers++};
   sizes_.push_back(bytes.value);
-  program_.calls.emplace_back(
-      Allocate{issuer, buffer, space, bytes.value, program_.texts.keep(tag)});
+  program_.calls.emplace_back(Allocate{issuer, buffer, text(tag), space, bytes.value});
   return buffer;
 }
 

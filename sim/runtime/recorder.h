@@ -33,6 +33,9 @@ class Recorder {
 
   void launch(WorkId work, Lane stream = kCompute);
   void launch(const model::Work& work, Lane stream = kCompute) { launch(this->work(work), stream); }
+  // Work that a size decides, made once for each: a loop launches it thousands of times.
+  using WorkOfSize = model::Work (*)(std::int64_t size);
+  void launch(WorkOfSize make, std::int64_t size, Lane stream = kCompute);
 
   struct CopyOptions {
     bool blocking = false;
@@ -101,6 +104,7 @@ class Recorder {
   Program finish() &&;
 
  private:
+  Text text(std::string_view words) { return Text{program_.texts.intern(words)}; }
   void copy(const Copy& call);
   void io(const Io& call);
   void collective(const Collective& call);
@@ -108,6 +112,7 @@ class Recorder {
   Rounding rounding_;
   Program program_;
   std::unordered_map<std::string, WorkId> works_;
+  std::unordered_map<WorkOfSize, std::unordered_map<std::int64_t, WorkId>> sized_works_;
   std::vector<std::int64_t> sizes_;  // by Buffer; -1 once freed
 };
 

@@ -37,8 +37,11 @@ double Resources::dram_per_byte(bool pageable) const {
 }
 
 DemandId Resources::kernel() {
-  const Use use{sm_, 1.0};
-  return builder_.demand(1.0, 1.0, std::span(&use, 1));
+  if (!kernel_) {
+    const Use use{sm_, 1.0};
+    kernel_ = builder_.demand(1.0, 1.0, std::span(&use, 1));
+  }
+  return *kernel_;
 }
 
 // Memory counts bytes both ways together; a link each way and both.

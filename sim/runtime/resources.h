@@ -11,6 +11,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -56,6 +57,7 @@ class Resources {
   engine::ResourceId sm_, cores_, drive_time_, peer_time_;
   std::vector<Link> links_;  // by edge
   engine::ResourceId dram_;
+  std::optional<engine::DemandId> kernel_;
   // Routes are searched once for each kind of transfer.
   std::map<std::tuple<bool, bool, double>, engine::DemandId> copies_, ios_;
 };

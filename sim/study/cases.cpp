@@ -72,7 +72,25 @@ Enum choice(const Given& g, std::string_view name, const std::vector<Enum>& valu
   throw InputError(g.place, fmt::format("{} is '{}'", name, g.text), suggest(g.text, names));
 }
 
-// Applies what was given and notes every effective value with its origin.
+// Every effective value with its origin.
+void note_origins(const GivenWorkload& w, const plans::Workload& out, Origins& origins) {
+  const auto note = [&](std::string_view name, const std::optional<Given>& g, std::string value) {
+    origins.push_back({fmt::format("workload.{}", name), std::move(value), g ? g->place : Place{}});
+  };
+  note("micro_batch", w.micro_batch, is_largest(w) ? "largest" : std::to_string(out.micro_batch));
+  note("sequence", w.sequence, std::to_string(out.sequence));
+  note("accumulation", w.accumulation, std::to_string(out.accumulation));
+  note("gpus", w.gpus, std::to_string(out.gpus));
+  note("checkpointing", w.checkpointing, std::string(plans::to_string(out.checkpointing)));
+  note("activation_offload", w.activation_offload,
+       std::string(plans::to_string(out.activation_offload)));
+  note("precision", w.precision, std::string(plans::to_string(out.precision)));
+  note("phase_sync", w.phase_sync, out.phase_sync ? "true" : "false");
+  note("loader_workers", w.loader_workers, std::to_string(out.loader_workers));
+  note("loader_bandwidth", w.loader_bandwidth, show(out.loader_bandwidth));
+}
+
+// Applies what was given.
 plans::Workload effective(const GivenWorkload& w, Origins& origins) {
   using plans::ActivationOffload;
   using plans::Checkpointing;
@@ -128,20 +146,7 @@ plans::Workload effective(const GivenWorkload& w, Origins& origins) {
                      "a step has more than 1e12 tokens",
                      "expected a smaller micro_batch, sequence or accumulation");
   }
-  const auto note = [&](std::string_view name, const std::optional<Given>& g, std::string value) {
-    origins.push_back({fmt::format("workload.{}", name), std::move(value), g ? g->place : Place{}});
-  };
-  note("micro_batch", w.micro_batch, is_largest(w) ? "largest" : std::to_string(out.micro_batch));
-  note("sequence", w.sequence, std::to_string(out.sequence));
-  note("accumulation", w.accumulation, std::to_string(out.accumulation));
-  note("gpus", w.gpus, std::to_string(out.gpus));
-  note("checkpointing", w.checkpointing, std::string(plans::to_string(out.checkpointing)));
-  note("activation_offload", w.activation_offload,
-       std::string(plans::to_string(out.activation_offload)));
-  note("precision", w.precision, std::string(plans::to_string(out.precision)));
-  note("phase_sync", w.phase_sync, out.phase_sync ? "true" : "false");
-  note("loader_workers", w.loader_workers, std::to_string(out.loader_workers));
-  note("loader_bandwidth", w.loader_bandwidth, show(out.loader_bandwidth));
+  note_origins(w, out, origins);
   return out;
 }
 

@@ -1,6 +1,7 @@
 #include "sim/study/predict.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 
 #include <algorithm>
 #include <chrono>
@@ -292,6 +293,11 @@ Prediction predict(const plans::Job& job, std::optional<UsdPerHour> price, Run* 
     *out = std::move(run);
   }
   return p;
+}
+
+void keep_freed_memory() {
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // larger than any array of a usual step
+  mallopt(M_TRIM_THRESHOLD, 256 << 20);
 }
 
 std::int64_t largest_micro_batch(plans::Job job, std::int64_t most) {

@@ -34,9 +34,10 @@ Job asked(std::string_view plan, const Given& options = {}, Workload w = few_tok
 // Bytes that a program ever allocates under a tag, as asked for before any is freed.
 std::int64_t allocated(const Job& of, runtime::Space space, std::string_view tag) {
   std::int64_t sum = 0;
-  for (const Call& call : recorded(of).calls) {
+  const runtime::Program program = recorded(of);
+  for (const Call& call : program.calls) {
     const auto* allocate = std::get_if<runtime::Allocate>(&call);
-    if (allocate != nullptr && allocate->space == space && allocate->tag == tag) {
+    if (allocate != nullptr && allocate->space == space && program.text(allocate->tag) == tag) {
       sum += allocate->bytes;
     }
   }

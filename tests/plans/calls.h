@@ -15,7 +15,6 @@ using runtime::Lane;
 using Names = std::vector<std::string>;
 
 // The calls of the last step.
-// Their texts live as long as the program.
 inline std::vector<Call> step_of(const runtime::Program& program) {
   std::vector<Call> step, last;
   for (const Call& call : program.calls) {
@@ -45,16 +44,16 @@ inline Names on(const runtime::Program& program, std::string_view lane_name) {
       names.push_back(name.substr(0, name.find(" (")));
     } else if (const auto* copy = std::get_if<runtime::Copy>(&call);
                copy != nullptr && copy->stream == lane) {
-      names.emplace_back(copy->what);
+      names.emplace_back(program.text(copy->what));
     } else if (const auto* cpu = std::get_if<runtime::CpuWork>(&call);
                cpu != nullptr && cpu->thread == lane) {
-      names.emplace_back(cpu->what);
+      names.emplace_back(program.text(cpu->what));
     } else if (const auto* io = std::get_if<runtime::Io>(&call);
                io != nullptr && io->queue == lane) {
-      names.emplace_back(io->what);
+      names.emplace_back(program.text(io->what));
     } else if (const auto* collective = std::get_if<runtime::Collective>(&call);
                collective != nullptr && collective->stream == lane) {
-      names.emplace_back(collective->what);
+      names.emplace_back(program.text(collective->what));
     }
   }
   return names;

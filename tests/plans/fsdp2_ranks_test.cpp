@@ -112,13 +112,12 @@ TEST(Fsdp2RanksSequence, OfAStep) {
   EXPECT_THAT(on(program, "all-gather"),
               testing::ElementsAreArray(repeated({"all-gather of parameters"}, 5)));
   const Names backward{"copy parameters", "layer backward", "copy gradients in"};
-  EXPECT_THAT(
-      on(program, "compute"),
-      testing::ElementsAreArray(Names{"copy parameters", "embedding forward"} +
-                                repeated({"copy parameters", "layer forward"}, 2) +
-                                Names{"head and loss forward", "head and loss backward"} +
-                                repeated(backward, 2) +
-                                Names{"embedding backward", "copy gradients in"}));
+  EXPECT_THAT(on(program, "compute"),
+              testing::ElementsAreArray(Names{"copy parameters", "embedding forward"} +
+                                        repeated({"copy parameters", "layer forward"}, 2) +
+                                        Names{"head and loss forward", "head and loss backward"} +
+                                        repeated(backward, 2) +
+                                        Names{"embedding backward", "copy gradients in"}));
   const Names reduction{"reduce-scatter of gradients", "cast to fp32"};
   EXPECT_THAT(
       on(program, "reduce-scatter"),
@@ -136,8 +135,7 @@ class Fsdp2RanksWaits : public testing::Test {
  protected:
   // The first parameter of the n-th group, and when the group's were copied out.
   std::size_t group(int n) const {
-    return of_.nth("parameters", Cause::kH2d,
-                   n == 0 ? 0 : kRootTensors + (n - 1) * kLayerTensors);
+    return of_.nth("parameters", Cause::kH2d, n == 0 ? 0 : kRootTensors + (n - 1) * kLayerTensors);
   }
   std::size_t kernel(std::string_view label, int n) const {
     return of_.nth(label, Cause::kGpuCompute, n);

@@ -286,13 +286,14 @@ TEST_P(EveryPlan, RoundsEveryPinnedBlockToAPowerOfTwo) {
   Workload w = many_tokens();
   w.accumulation = 2;
   int pinned = 0;
-  for (const runtime::Call& call : recorded(job(GetParam(), w)).calls) {
+  const runtime::Program program = recorded(job(GetParam(), w));
+  for (const runtime::Call& call : program.calls) {
     if (const auto* allocate = std::get_if<runtime::Allocate>(&call)) {
       if (allocate->space == runtime::Space::kPinned) {
         ++pinned;
-        EXPECT_EQ(allocate->bytes & (allocate->bytes - 1), 0) << allocate->tag;
+        EXPECT_EQ(allocate->bytes & (allocate->bytes - 1), 0) << program.text(allocate->tag);
       } else if (allocate->space == runtime::Space::kGpu) {
-        EXPECT_EQ(allocate->bytes % 512, 0) << allocate->tag;
+        EXPECT_EQ(allocate->bytes % 512, 0) << program.text(allocate->tag);
       }
     }
   }

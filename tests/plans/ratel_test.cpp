@@ -100,7 +100,8 @@ std::vector<std::string> optimizer_io(const Job& of) {
     if (const auto* io = std::get_if<runtime::Io>(&call);
         io != nullptr &&
         program.lanes[static_cast<std::size_t>(io->queue)].name == "optimizer I/O") {
-      names.push_back(io->write ? (io->what.starts_with("opt") ? "write" : "weights") : "read");
+      names.push_back(io->write ? (program.text(io->what).starts_with("opt") ? "write" : "weights")
+                                : "read");
     }
   }
   return names;

@@ -185,7 +185,7 @@ TEST(ZenFlowOverlap, SendsGradientsToPageableMemory) {
     int sent = 0;
     for (const Call& call : step_of(program)) {
       const auto* copy = std::get_if<runtime::Copy>(&call);
-      if (copy != nullptr && copy->what == "fp32 gradients") {
+      if (copy != nullptr && program.text(copy->what) == "fp32 gradients") {
         ++sent;
         EXPECT_EQ(copy->to, beside ? runtime::Space::kPageable : runtime::Space::kPinned);
       }

@@ -133,7 +133,7 @@ std::map<std::string, std::int64_t> cpu_kernels(const Job& of) {
   const runtime::Program program = recorded(of);
   for (const Call& call : step_of(program)) {
     if (const auto* work = std::get_if<runtime::CpuWork>(&call)) {
-      elements[std::string(work->kernel)] += work->elements;
+      elements[std::string(program.text(work->kernel))] += work->elements;
     }
   }
   return elements;

@@ -9,7 +9,9 @@ namespace {
 constexpr double kExact = 1e-4;
 constexpr Bytes kWhole{400'000};
 
-Simulated run(Recorder gpu, int gpus = 2) { return Simulated(std::move(gpu), joined_machine(gpus)); }
+Simulated run(Recorder gpu, int gpus = 2) {
+  return Simulated(std::move(gpu), joined_machine(gpus));
+}
 
 // Each of two ranks lacks half: 200,000 bytes. The host goes on after its call.
 TEST(Collective, MovesWhatARankLacks) {

@@ -61,6 +61,29 @@ TEST(Recorder, AWorksNameMeansOneWork) {
   EXPECT_EQ(std::move(gpu).finish().works.size(), 2U);
 }
 
+model::Work counted(std::int64_t size) {
+  static int made = 0;
+  return kernels("made as number " + std::to_string(++made), 1, static_cast<int>(size));
+}
+model::Work another(std::int64_t size) { return kernels("another", 1, static_cast<int>(size)); }
+
+// Made again, the first would have another name and be another work.
+TEST(Recorder, MakesAWorkOfASizeOnce) {
+  Recorder gpu = recorder();
+  const Lane side = gpu.stream("side");
+  gpu.launch(counted, 10);
+  gpu.launch(counted, 10, side);
+  gpu.launch(counted, 20);
+  gpu.launch(another, 10);
+  const Program program = std::move(gpu).finish();
+  EXPECT_EQ(program.works.size(), 3U);
+  std::vector<WorkId> launched;
+  for (const Call& call : program.calls) {
+    launched.push_back(std::get<Launch>(call).work);
+  }
+  EXPECT_THAT(launched, ElementsAre(WorkId{0}, WorkId{0}, WorkId{1}, WorkId{2}));
+}
+
 TEST(Recorder, CopiesOfNothingAreNotMade) {
   Recorder gpu = recorder();
   gpu.copy_h2d(kCompute, Space::kPinned, Bytes(0), "nothing");
