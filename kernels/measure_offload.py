@@ -109,7 +109,7 @@ def repeats(system, batches, synchronise, count):
                 gpu_peak=torch.cuda.max_memory_allocated(), gpu_peak_reserved=torch.cuda.max_memory_reserved())
 
 
-def torch_device(rank):
+def take_gpu(rank):
     import torch
     torch.cuda.set_device(rank)
 
@@ -237,7 +237,7 @@ def main():
     for c in cases.values():
         c.update(deepspeed=version, **(dict(models=args.models) if args.models else {}))
     if args.here:
-        torch_device(int(os.environ["LOCAL_RANK"]))
+        take_gpu(int(os.environ["LOCAL_RANK"]))
         tasks[args.here]()
         return
     chosen = [name for glob in args.cases.split(",") for name in tasks if fnmatch.fnmatch(name, glob)]
@@ -250,7 +250,7 @@ def main():
         os.environ["MASTER_PORT"] = str(29501 + i)
         t = time.time()
         if args.ranks > 1:
-            ok = start_ranks(args.ranks, [*sys.argv, "--here", name], 29501 + i)
+            ok = start_ranks(args.ranks, [*sys.argv, "--here", name], 29501 + i, args.limit)
         else:
             ok = in_child(name, tasks[name], args.limit)
         if not ok:

@@ -129,8 +129,11 @@ def rank_main(out, ranks):
     dist.destroy_process_group()
 
 
-def start_ranks(ranks, command, port=29400):
-    """One process a GPU, each with its share of the cores, as DeepSpeed's --bind_cores_to_rank does; False when one failed."""
+def start_ranks(ranks, command, port=29400, limit=600):
+    """One process a GPU, each with its share of the cores, as DeepSpeed's --bind_cores_to_rank does.
+
+    False when one failed or outlived its limit: the others, who would wait for it, are ended.
+    """
     share = os.cpu_count() // ranks
     processes = []
     for rank in range(ranks):
@@ -138,7 +141,15 @@ def start_ranks(ranks, command, port=29400):
                    OMP_NUM_THREADS=str(share))
         cores = f"{rank * share}-{(rank + 1) * share - 1}"
         processes.append(subprocess.Popen(["taskset", "-c", cores, sys.executable, *command], env=env))
-    return all([p.wait() == 0 for p in processes])
+    end = time.time() + limit
+    while time.time() < end and any(p.poll() is None for p in processes) and not any(p.poll() for p in processes):
+        time.sleep(0.1)
+    good = all(p.poll() == 0 for p in processes)
+    for p in processes:
+        if p.poll() is None:
+            p.kill()
+        p.wait()
+    return good
 
 
 if __name__ == "__main__":

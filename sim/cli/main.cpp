@@ -65,7 +65,7 @@ void add_work_flags(CLI::App* app, WorkFlags& work) {
   app->add_option("--base", work.base, "what is frozen: 16-bit, int8, nf4, nf4-double")
       ->type_name("B");
   app->add_option("--loader-workers", work.loader_workers,
-                  "cores that a data loader keeps busy (0)")
+                  "cores that a process's data loader keeps busy (0)")
       ->type_name("N");
   app->add_option("--loader-bandwidth", work.loader_bandwidth, "DRAM that it takes, such as 2GB/s")
       ->type_name("B/s");

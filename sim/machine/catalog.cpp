@@ -103,16 +103,6 @@ void build_topology(Machine& m) {
     t.edges.push_back(
         {fmt::format("link{}", gpu), above, node, m.link->h2d, m.link->d2h, m.link->total});
   }
-  for (int a = 0; m.peer && a < m.gpus; ++a) {
-    for (int b = a + 1; b < m.gpus; ++b) {
-      t.edges.push_back({fmt::format("peer{}-{}", a, b),
-                         t.node(fmt::format("gpu{}", a)),
-                         t.node(fmt::format("gpu{}", b)),
-                         *m.peer,
-                         *m.peer,
-                         {m.peer->value * 2, m.peer->figure}});
-    }
-  }
   for (std::size_t i = 0; i < m.drives.size(); ++i) {
     const Drive& drive = m.drives[i];
     const int node = t.add_node(fmt::format("drive{}", i));

@@ -149,7 +149,7 @@ struct Machine {
   Host host;
   std::optional<Link> link;  // absent: unified
   std::optional<Uplink> uplink;
-  std::optional<Known<BytesPerSecond>> peer;  // GPU to GPU, one direction
+  std::optional<Known<BytesPerSecond>> peer;  // a GPU to the others, each way
   std::vector<Drive> drives;
   Framework framework;
   std::optional<Price> price;  // absent: owned; a cost then needs a price from the user

@@ -27,7 +27,8 @@ std::vector<int> users(const Topology& topology, int ranks) {
 }  // namespace
 
 Machine share_of(Machine machine, int ranks) {
-  SIM_ASSERT(1 <= ranks && ranks <= machine.gpus, "a rank has a GPU");
+  SIM_ASSERT(1 <= ranks && ranks <= machine.gpus && ranks <= machine.host.cores,
+             "a rank has a GPU and a core");
   const std::vector<int> sharing = users(machine.topology, ranks);
   for (std::size_t i = 0; i < sharing.size(); ++i) {
     Edge& edge = machine.topology.edges[i];
@@ -37,8 +38,8 @@ Machine share_of(Machine machine, int ranks) {
     divide(edge.total, by);
   }
   Host& host = machine.host;
-  host.cores = std::max(1, host.cores / ranks);
-  divide(host.memory, ranks);
+  host.cores /= ranks;
+  host.memory.value.value = std::max<std::int64_t>(1, host.memory.value.value / ranks);
   divide(host.dram, ranks);
   for (Drive& drive : machine.drives) {
     divide(drive.capacity, ranks);

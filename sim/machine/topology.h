@@ -4,8 +4,9 @@
 // Each edge has a capacity in each direction and one for both together. The edges of a route are
 // the resources that a transfer uses, so GPUs below one switch share its uplink without a special
 // case. A route has the fewest edges; of equal ones, those that were added first. Source of the
-// shape: the system file's link, uplink, peer and drives.
-// Left out: network cards, remote sockets' memory, packets, the inner limits of a switch.
+// shape: the system file's link, uplink and drives.
+// Left out: the GPUs' own network (Machine::peer), network cards, remote sockets' memory, packets,
+// the inner limits of a switch.
 #pragma once
 
 #include <string>
@@ -18,7 +19,7 @@
 namespace offsim::machine {
 
 struct Edge {
-  std::string name;  // "link0", "uplink0", "dram", "drive0", "peer01"
+  std::string name;  // "link0", "uplink0", "dram", "drive0"
   int a = 0;         // nodes; "down" is from a to b, away from the host's memory (of a link: h2d)
   int b = 0;
   Known<BytesPerSecond> down, up, total;

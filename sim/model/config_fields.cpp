@@ -79,9 +79,10 @@ std::vector<bool> listed_windows(View& config, const Shape& shape) {
 }
 
 // Of each layer whether its attention slides. transformers: mistral and mixtral slide in every
-// layer, qwen2 and qwen3 where layer_types says so, or from layer max_window_layers on, and only if
-// use_sliding_window, gpt_oss where layer_types says so, or in every other one from the first on,
-// llama and deepseek never.
+// layer, the qwen ones only if use_sliding_window: qwen2, qwen3 and qwen2_moe where layer_types
+// says so, else the first two from layer max_window_layers on and qwen2_moe in every other one
+// before it, qwen3_moe in all; gpt_oss where layer_types says so, or in every other one from the
+// first on, llama and deepseek never.
 std::vector<bool> windows(View& config, const Shape& shape) {
   std::vector<bool> listed = listed_windows(config, shape);
   std::vector<bool> slides(at(shape.layers), false);
@@ -107,12 +108,17 @@ std::vector<bool> windows(View& config, const Shape& shape) {
   if (!flag(config, "use_sliding_window", false)) {
     return slides;
   }
+  if (shape.architecture == Architecture::kQwen3Moe) {
+    return std::vector<bool>(at(shape.layers), true);
+  }
   if (!listed.empty()) {
     return listed;
   }
-  const std::int64_t full = config.integer("max_window_layers", 0, kLongest);
-  for (std::int64_t layer = full; layer < shape.layers; ++layer) {
-    slides[at(layer)] = true;
+  const std::int64_t border =
+      present(config, "max_window_layers") ? config.integer("max_window_layers", 0, kLongest) : 28;
+  const bool first_ones = shape.architecture == Architecture::kQwen2Moe;
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    slides[at(layer)] = first_ones ? layer % 2 == 0 && layer < border : layer >= border;
   }
   return slides;
 }
@@ -121,7 +127,10 @@ std::vector<bool> windows(View& config, const Shape& shape) {
 std::vector<bool> sparse_layers(View& config, const Shape& shape) {
   std::vector<bool> sparse(at(shape.layers), true);
   if (is_deepseek(shape.architecture)) {
-    const std::int64_t dense = config.integer("first_k_dense_replace", 0, shape.layers - 1);
+    const std::int64_t usual = shape.architecture == Architecture::kDeepseekV3 ? 3 : 0;
+    const std::int64_t dense = present(config, "first_k_dense_replace")
+                                   ? config.integer("first_k_dense_replace", 0, shape.layers - 1)
+                                   : std::min(usual, shape.layers);
     std::fill(sparse.begin(), sparse.begin() + dense, false);
   }
   if (shape.architecture != Architecture::kQwen2Moe &&
@@ -163,11 +172,23 @@ Keys keys_of(Architecture architecture) {
   }
 }
 
+// Of v2: whether topk_method asks for groups.
+bool asks_for_groups(View& config) {
+  if (!present(config, "topk_method")) {
+    return false;
+  }
+  const std::string method = config.text("topk_method");
+  if (method != "greedy" && method != "group_limited_greedy") {
+    throw InputError(config.place_of("topk_method"), fmt::format("topk_method is '{}'", method),
+                     "expected greedy or group_limited_greedy");
+  }
+  return method != "greedy";
+}
+
 // v2 asks for groups by topk_method, v3 always has them.
 void read_groups(View& config, const Shape& shape, Experts& experts) {
   const bool v3 = shape.architecture == Architecture::kDeepseekV3;
-  experts.grouped =
-      v3 || (present(config, "topk_method") && config.text("topk_method") != "greedy");
+  experts.grouped = v3 || asks_for_groups(config);
   if (!experts.grouped) {
     return;
   }
@@ -197,8 +218,9 @@ void refuse_expert_slips(const View& config, const Shape& shape) {
                           "first_k_dense_replace", "n_group", "topk_group", "norm_topk_prob"});
   } else if (shape.architecture == Architecture::kQwen2Moe ||
              shape.architecture == Architecture::kQwen3Moe) {
-    refuse_slips(config, {"moe_intermediate_size", "shared_expert_intermediate_size",
-                          "norm_topk_prob", "intermediate_size"});
+    refuse_slips(config,
+                 {"moe_intermediate_size", "shared_expert_intermediate_size", "norm_topk_prob",
+                  "intermediate_size", "decoder_sparse_step", "mlp_only_layers"});
   }
 }
 

@@ -189,10 +189,11 @@ void read_biases(View& config, Shape& shape) {
 }
 
 void read_llama_like(View& config, Shape& shape) {
-  refuse_slips(config, {"num_hidden_layers", "hidden_size", "num_attention_heads",
-                        "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size",
-                        "max_position_embeddings", "tie_word_embeddings", "attention_bias",
-                        "mlp_bias", "sliding_window", "use_sliding_window", "max_window_layers"});
+  refuse_slips(config,
+               {"num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads",
+                "head_dim", "intermediate_size", "vocab_size", "max_position_embeddings",
+                "tie_word_embeddings", "attention_bias", "mlp_bias", "sliding_window",
+                "use_sliding_window", "max_window_layers", "layer_types", "quantization_config"});
   shape.layers = config.integer("num_hidden_layers", 1, kMostLayers);
   shape.hidden = config.integer("hidden_size", 1, kWidest);
   shape.heads = config.integer("num_attention_heads", 1, kMostHeads);
@@ -221,12 +222,14 @@ void read_llama_like(View& config, Shape& shape) {
   read_layers(config, shape);
 }
 
-// num_key_value_heads is in these files, and nothing reads it: every head has a key of its own.
+// num_key_value_heads is in these files, and these have as many as heads: every head has a key of
+// its own.
 void read_deepseek(View& config, Shape& shape) {
   refuse_slips(config,
                {"num_hidden_layers", "hidden_size", "num_attention_heads", "q_lora_rank",
                 "kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "vocab_size",
-                "max_position_embeddings", "tie_word_embeddings", "attention_bias"});
+                "max_position_embeddings", "tie_word_embeddings", "attention_bias",
+                "first_k_dense_replace", "topk_method", "quantization_config"});
   shape.layers = config.integer("num_hidden_layers", 1, kMostLayers);
   shape.hidden = config.integer("hidden_size", 1, kWidest);
   shape.heads = shape.kv_heads = config.integer("num_attention_heads", 1, kMostHeads);

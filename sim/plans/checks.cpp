@@ -10,6 +10,16 @@ namespace offsim::plans {
 
 namespace {
 
+std::vector<std::string_view> of_several_gpus() {
+  std::vector<std::string_view> names;
+  for (const Plan& plan : registry()) {
+    if (plan.several_gpus) {
+      names.push_back(plan.name);
+    }
+  }
+  return names;
+}
+
 void check_gpus(const Job& job) {
   const std::int64_t gpus = job.workload.gpus;
   if (gpus == 1) {
@@ -17,17 +27,23 @@ void check_gpus(const Job& job) {
   }
   if (!job.plan->several_gpus) {
     throw InputError({}, fmt::format("{} is modelled on one GPU", job.plan->name),
-                     "expected gpus 1, or fsdp2-offload");
+                     fmt::format("expected gpus 1, or {}", fmt::join(of_several_gpus(), ", ")));
   }
   if (gpus > job.machine.gpus) {
     throw InputError(
         {}, fmt::format("gpus is {}, and {} has {}", gpus, job.machine.name, job.machine.gpus),
         "expected as many or fewer, or a machine with more");
   }
-  if (!job.machine.peer) {
+  if (gpus > job.machine.host.cores) {
+    throw InputError({},
+                     fmt::format("gpus is {}, and {} has {} cores", gpus, job.machine.name,
+                                 job.machine.host.cores),
+                     "expected a core for each process");
+  }
+  if (!job.machine.peer || job.machine.accelerator.unified) {
     throw InputError(
-        {}, fmt::format("nothing joins the GPUs of {}", job.machine.name),
-        "expected a machine with 'peer': collectives through the host are not modelled");
+        {}, fmt::format("collectives between the GPUs of {} are not modelled", job.machine.name),
+        "expected a machine with 'peer': GPUs that a switch joins");
   }
 }
 
@@ -58,6 +74,17 @@ std::vector<std::string> check_question(const Job& job) {
                     job.machine.name));
   }
   check_gpus(job);
+  if (job.workload.gpus > 1) {
+    warnings.push_back(
+        "each process has its share of the cores: set OMP_NUM_THREADS to it and bind them "
+        "(torchrun "
+        "gives one thread)");
+  }
+  if (shape.architecture >= model::Architecture::kDeepseekV2) {
+    warnings.push_back(fmt::format(
+        "{}: kernels of its attention and router follow the modelling code, none was measured",
+        model::to_string(shape.architecture)));
+  }
   if (const std::int64_t used = job.workload.gpus; used < job.machine.gpus) {
     warnings.push_back(fmt::format("{} of the {} GPUs of {}, with all of its host",
                                    used == 1 ? "one" : std::to_string(used), job.machine.gpus,

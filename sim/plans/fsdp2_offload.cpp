@@ -34,8 +34,10 @@
 // drops them: no record_stream.
 // H2D bytes a shard's parameter: 8 a micro-batch for the layers, 4 for the root; D2H 4 a
 // micro-batch; between the GPUs 2 (d - 1) / d a parameter, for each of these.
-// Left out: reshard_after_forward false, set_requires_gradient_sync, the all-reduce of clipping's
-// one number, several hosts.
+// Left out: reduce_dtype other than 16 bits (and the divisions beside fp16), reshard_after_forward
+// false, set_requires_gradient_sync, the all-reduce of clipping's one number, NCCL's own buffers,
+// several hosts. Refused on several GPUs: mixtures, whose experts' tensors are cut expert by
+// expert, so that ranks differ where their number does not divide.
 #include <utility>
 
 #include "sim/plans/checks.h"
@@ -130,7 +132,7 @@ class Fsdp2 {
     return tensors;
   }
 
-  // fully_shard cuts a tensor's rows; the first ranks have one more where they do not divide.
+  // fully_shard cuts a tensor's rows as torch.chunk does; the first rank has no fewer than others.
   Tensor shard(Tensor tensor) const {
     tensor.rows = (tensor.rows + ranks_ - 1) / ranks_;
     return tensor;
@@ -402,6 +404,9 @@ std::vector<OptionSpec> fsdp2_options() {
 
 std::vector<std::string> check_fsdp2_offload(const Job& job) {
   refuse_int8(job);
+  if (job.workload.gpus > 1) {
+    refuse_experts(job, "fully_shard cuts its tensors expert by expert, so that ranks differ");
+  }
   require_precision(job, {Precision::kBf16Mixed, Precision::kBf16, Precision::kFp16Mixed},
                     "bf16-mixed (MixedPrecisionPolicy over fp32) or bf16");
   return {};

@@ -38,7 +38,8 @@ struct Workload {
   Precision precision = Precision::kBf16Mixed;
   ActivationOffload activation_offload = ActivationOffload::kNone;
   bool phase_sync = false;  // the training loop synchronises between forward, backward and step
-  // A data loader beside the loop, all the time: so many cores busy, so much of DRAM's bandwidth.
+  // A data loader beside each process's loop, all the time: so many cores busy, so much of DRAM's
+  // bandwidth.
   std::int64_t loader_workers = 0;
   BytesPerSecond loader_bandwidth = {};
 

@@ -61,7 +61,7 @@ class Megatrain {
     find_structures();
     place();
     const Event start = gpu_.record(kCompute);
-    buffer_free_ = h2d_done_ = {start, start};
+    buffer_free_ = h2d_done_ = template_free_ = {start, start};
     for (Structure& structure : structures_) {
       structure.template_free.assign(static_cast<std::size_t>(templates(structure)), start);
     }
@@ -102,7 +102,7 @@ class Megatrain {
   struct Structure {
     std::vector<Tensor> tensors;
     std::int64_t elements = 0, layers = 0;
-    std::vector<Event> template_free = {};
+    std::vector<Event> template_free = {};  // of the paper's
 
     Bytes bytes() const { return Bytes(2 * elements); }
   };
@@ -145,6 +145,9 @@ class Megatrain {
     return structures_[places_[static_cast<std::size_t>(layer)].structure];
   }
   Event& template_free(std::int64_t layer) {
+    if (!paper_) {  // the code has two events, whatever the structure
+      return template_free_[slot(layer)];
+    }
     Structure& of = structure(layer);
     const std::int64_t ordinal = places_[static_cast<std::size_t>(layer)].ordinal;
     return of.template_free[static_cast<std::size_t>(ordinal % templates(of))];
@@ -153,7 +156,6 @@ class Megatrain {
     return std::ranges::max(structures_, {}, &Structure::elements).bytes();
   }
   Buffer hold(Bytes bytes, std::string_view tag) { return gpu_.allocate(Space::kGpu, bytes, tag); }
-
   void place() {
     const std::int64_t n = model::parameters(shape_);
     gpu_.allocate(Space::kPageable, Bytes(2 * n), "weights");
@@ -456,7 +458,7 @@ class Megatrain {
   std::vector<Structure> structures_;
   std::vector<Place> places_;  // of the layers
   Lane weights_, grads_, worker_, stager_;
-  std::array<Event, 2> buffer_free_{}, h2d_done_{};
+  std::array<Event, 2> buffer_free_{}, h2d_done_{}, template_free_{};
   Event head_slab_free_{}, embedding_slab_free_{};
   std::vector<Event> slab_free_;
   std::size_t next_slab_ = 0;

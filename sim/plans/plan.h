@@ -22,7 +22,8 @@ struct Plan {
   // Refuses what the real system refuses (InputError) and returns one line for each setting that
   // has no effect.
   std::vector<std::string> (*check)(const Job& job);
-  // Issues `steps` steps; the last one is steady and is the one reported.
+  // Issues `steps` steps, or more where an option delays what is steady; the last one is steady
+  // and is the one reported.
   void (*record)(const Job& job, runtime::Recorder& gpu, int steps);
   int steps = 2;
   bool several_gpus = false;  // models more than one rank

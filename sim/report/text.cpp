@@ -111,10 +111,12 @@ std::string rates_text(const plans::Job& job, const Prediction& p, const TextSty
   if (!p.cost) {
     return out + labelled("cost", "no price in the catalog: give --price", style);
   }
+  const std::int64_t gpus = job.workload.gpus;
   return out +
          labelled("cost",
-                  fmt::format("{} a step, {} a million tokens, at {} an hour",
+                  fmt::format("{} a step, {} a million tokens, at {}{} an hour",
                               show(p.cost->usd_per_step), show(p.cost->usd_per_million_tokens),
+                              gpus > 1 ? fmt::format("{} x ", gpus) : "",
                               show(Usd(p.cost->usd_per_hour.value))),
                   style);
 }

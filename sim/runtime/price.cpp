@@ -86,8 +86,13 @@ CopyPrice price_copy(const machine::Machine& machine, bool h2d, bool pageable, B
 CollectivePrice price_collective(const machine::Machine& machine, Bytes whole, int ranks) {
   SIM_ASSERT(machine.peer.has_value() && ranks > 1, "several GPUs that are joined");
   const machine::Known<double>& share = machine.framework.collective_share;
+  const auto spread = [&](machine::FigureId id) {
+    return id == machine::kNoFigure ? 0.0 : machine.figure(id).spread;
+  };
+  const machine::FigureId weaker =
+      spread(machine.peer->figure) > spread(share.figure) ? machine.peer->figure : share.figure;
   return {Bytes(whole.value / ranks * (ranks - 1)), machine.framework.collective.value,
-          BytesPerSecond(machine.peer->value.value * share.value), share.figure};
+          BytesPerSecond(machine.peer->value.value * share.value), weaker};
 }
 
 }  // namespace offsim::runtime

@@ -31,8 +31,9 @@ CopyPrice price_copy(const machine::Machine& machine, bool h2d, bool pageable, B
                      std::int64_t pieces, Mover mover = Mover::kEngine);
 
 // NCCL between GPUs that are joined: bytes (ranks - 1) / ranks at `collective_share` of a peer
-// copy's rate, each way. Left out: multiprocessors that it takes (products beside one are 4 to 6 %
-// slower, and it a third: raw/h200x2-ranks-2026-11-30.jsonl), trees, NVLink multicast.
+// copy's rate, each way; the share was measured on two GPUs. Left out: multiprocessors that it
+// takes (products beside one are 2 to 6 % slower, and it takes half longer:
+// raw/h200x2-ranks-2026-11-30.jsonl), trees, NVLink multicast, GPUs without a switch between them.
 struct CollectivePrice {
   Bytes crossing;  // of each rank
   Seconds latency;

@@ -197,14 +197,14 @@ void check_loader(const plans::Job& job) {
   const machine::Host& host = job.machine.host;
   if (job.workload.loader_workers >= host.cores) {
     throw InputError({},
-                     fmt::format("loader_workers is {}, and {} has {} cores",
+                     fmt::format("loader_workers is {}, and a process on {} has {} cores",
                                  job.workload.loader_workers, job.machine.name, host.cores),
                      "expected fewer: the loop needs a core");
   }
   if (job.workload.loader_bandwidth >= host.dram.value) {
     throw InputError(
         {},
-        fmt::format("loader_bandwidth is {}, and the DRAM of {} moves {}",
+        fmt::format("loader_bandwidth is {}, and the DRAM that a process on {} has moves {}",
                     show(job.workload.loader_bandwidth), job.machine.name, show(host.dram.value)),
         "expected less");
   }

@@ -82,8 +82,6 @@ TEST(Route, GpusBelowOneSwitchShareItsUplink) {
   EXPECT_EQ(names(t, t.route("dram", "gpu0")), (Names{"dram down", "uplink0 down", "link0 down"}));
   EXPECT_EQ(names(t, t.route("dram", "gpu1")), (Names{"dram down", "uplink0 down", "link1 down"}));
   EXPECT_EQ(names(t, t.route("dram", "gpu2")), (Names{"dram down", "uplink1 down", "link2 down"}));
-  EXPECT_EQ(names(t, t.route("gpu0", "gpu7")), (Names{"peer0-7 down"}));
-  EXPECT_EQ(names(t, t.route("gpu7", "gpu0")), (Names{"peer0-7 up"}));
 }
 
 TEST(Route, WithoutPeersGoesThroughTheSwitch) {

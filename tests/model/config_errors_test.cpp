@@ -157,8 +157,6 @@ const Edit kWhatOtherArchitecturesNeed[] = {
      "bad.json:1:1: sliding_window is missing; expected it in this map"},
     {R"("model_type": "llama")", R"("model_type": "gpt2")",
      "bad.json:1:1: n_layer is missing; expected it in this map"},
-    {R"("model_type": "llama")", R"("model_type": "qwen2", "use_sliding_window": true)",
-     "bad.json:1:1: max_window_layers is missing; expected it in this map"},
     {R"("model_type": "llama")",
      R"("model_type": "qwen2", "use_sliding_window": true, "max_window_layers": 3)",
      "bad.json:1:1: sliding_window is missing; expected it in this map"},

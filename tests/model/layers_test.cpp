@@ -66,11 +66,21 @@ TEST(Layers, OfQwenDifferAsTheirFilesAsk) {
   EXPECT_THAT(kinds(late), ElementsAre(0, 0, 0, 1));
   EXPECT_EQ(late.kind(0).window, std::nullopt);
   EXPECT_THAT(late.kind(3).window, Optional(512));
+  // Of more layers than transformers' default border of 28 none slides before it.
+  EXPECT_EQ(parse(fmt::format(kSmall, "qwen2", window + R"("x": 1)")).kind(3).window, std::nullopt);
   const std::string experts =
       R"("num_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 20, )";
   const Shape sparse = parse(fmt::format(
       kSmall, "qwen3_moe", experts + R"("decoder_sparse_step": 2, "mlp_only_layers": [3])"));
   EXPECT_THAT(kinds(sparse), ElementsAre(0, 1, 0, 0));
+  const Shape all = parse(fmt::format(kSmall, "qwen3_moe", window + experts + R"("x": 1)"));
+  EXPECT_THAT(kinds(all), ElementsAre(0, 0, 0, 0));
+  EXPECT_THAT(all.kind(0).window, Optional(512));
+  const Shape others = parse(fmt::format(
+      kSmall, "qwen2_moe",
+      window + experts + R"("shared_expert_intermediate_size": 40, "max_window_layers": 2)"));
+  EXPECT_THAT(others.kind(0).window, Optional(512));
+  EXPECT_THAT(kinds(others), ElementsAre(0, 1, 1, 1));
   EXPECT_EQ(sparse.kind(0).ffn, 100);
   EXPECT_EQ(sparse.kind(1).ffn, 2 * 20);
   EXPECT_EQ(layer_parameters(sparse, 1) - layer_parameters(sparse, 0),

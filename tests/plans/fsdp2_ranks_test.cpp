@@ -13,7 +13,6 @@
 namespace offsim::plans {
 namespace {
 
-constexpr std::int64_t kRoot = Tiny::embedding + Tiny::head;
 constexpr int kLayerTensors = 9, kRootTensors = 3;
 
 Job asked(int gpus, Workload w, machine::Machine m) {
@@ -21,7 +20,9 @@ Job asked(int gpus, Workload w, machine::Machine m) {
   return job("fsdp2-offload", w, {}, tiny_shape(), std::move(m));
 }
 Job asked(int gpus, const Workload& w) {
-  return asked(gpus, w, runtime::joined_machine(std::max(2, gpus)));
+  machine::Machine m = runtime::joined_machine(std::max(2, gpus));
+  m.host.cores = 8;
+  return asked(gpus, w, std::move(m));
 }
 
 // Elements of a rank's shards, of the tensors that `counted` takes.

@@ -27,12 +27,12 @@ TEST(Loader, SlowsTheOptimizerOnTheCpuAndNotTheGpu) {
 }
 
 TEST(Loader, IsRefusedWhereNothingIsLeft) {
-  EXPECT_EQ(
-      message_of([] { predict(with_loader("native", 4)); }),
-      "loader_workers is 4, and synthetic has 4 cores; expected fewer: the loop needs a core");
-  EXPECT_EQ(
-      message_of([] { predict(with_loader("native", 0, 100e9)); }),
-      "loader_bandwidth is 100 GB/s, and the DRAM of synthetic moves 100 GB/s; expected less");
+  EXPECT_EQ(message_of([] { predict(with_loader("native", 4)); }),
+            "loader_workers is 4, and a process on synthetic has 4 cores; expected fewer: the loop "
+            "needs a core");
+  EXPECT_EQ(message_of([] { predict(with_loader("native", 0, 100e9)); }),
+            "loader_bandwidth is 100 GB/s, and the DRAM that a process on synthetic has moves 100 "
+            "GB/s; expected less");
   EXPECT_EQ(message_of([] { predict(with_loader("native", 3, 99e9)); }), "(nothing was refused)");
 }
 
