@@ -114,8 +114,10 @@ std::vector<bool> windows(View& config, const Shape& shape) {
   if (!listed.empty()) {
     return listed;
   }
-  const std::int64_t border =
-      present(config, "max_window_layers") ? config.integer("max_window_layers", 0, kLongest) : 28;
+  constexpr std::int64_t kUsualBorder = 28;  // of transformers' classes
+  const std::int64_t border = present(config, "max_window_layers")
+                                  ? config.integer("max_window_layers", 0, kLongest)
+                                  : kUsualBorder;
   const bool first_ones = shape.architecture == Architecture::kQwen2Moe;
   for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
     slides[at(layer)] = first_ones ? layer % 2 == 0 && layer < border : layer >= border;
@@ -200,8 +202,15 @@ void read_groups(View& config, const Shape& shape, Experts& experts) {
         fmt::format("n_group {} does not divide the {} experts", groups, experts.count),
         "expected a divisor of n_routed_experts");
   }
-  const std::int64_t chosen =
-      v3 && !present(config, "topk_group") ? 4 : config.integer("topk_group", 1, groups);
+  constexpr std::int64_t kUsuallyChosen = 4;  // v3's class
+  const bool usual = v3 && !present(config, "topk_group");
+  if (usual && kUsuallyChosen > groups) {
+    throw InputError(config.place_of("n_group"),
+                     fmt::format("of {} groups {} are chosen where topk_group is absent", groups,
+                                 kUsuallyChosen),
+                     fmt::format("expected topk_group of {} at most", groups));
+  }
+  const std::int64_t chosen = usual ? kUsuallyChosen : config.integer("topk_group", 1, groups);
   if (experts.per_token > chosen * (experts.count / groups)) {
     throw InputError(config.place_of("num_experts_per_tok"),
                      fmt::format("a token passes {} of the {} experts of its groups",

@@ -77,10 +77,9 @@ std::vector<std::string> check_question(const Job& job) {
   if (job.workload.gpus > 1) {
     warnings.push_back(
         "each process has its share of the cores: set OMP_NUM_THREADS to it and bind them "
-        "(torchrun "
-        "gives one thread)");
+        "(torchrun gives one thread)");
   }
-  if (shape.architecture >= model::Architecture::kDeepseekV2) {
+  if (shape.latent || shape.sinks) {
     warnings.push_back(fmt::format(
         "{}: kernels of its attention and router follow the modelling code, none was measured",
         model::to_string(shape.architecture)));

@@ -14,14 +14,14 @@
 // unshard until the end of the backward; a layer's are freed after its forward and its backward.
 // Unshard, one GPU: on the *compute* stream, so nothing of it overlaps compute, and prefetching
 // has no effect: tensor by tensor H2D of 4 B a parameter, a cast to 16 bits and one more copy.
-// Unshard, d GPUs, what the host issues before it waits for anything: on the copy-in stream tensor
-// by tensor H2D of 4 B a shard's parameter, a cast, and one copy into this rank's part of the
-// gathered bytes; on the all-gather stream the all-gather. Then compute waits and copies them out
-// into the parameters. The two streams wait for the copy-out before they take the next group, but
-// one: in forward they wait for that of the group before when the host has already issued this
-// one's (implicit prefetch: a layer's weights come while the layer before computes, and its bytes
-// are kept until the next copy-out); in backward the host issues the next group's right after a
-// copy-out (explicit prefetch).
+// Unshard, d GPUs: on the copy-in stream tensor by tensor H2D of 4 B a shard's parameter, a cast,
+// and one copy into this rank's part of the gathered bytes; on the all-gather stream the
+// all-gather; then compute waits and copies out into the parameters. Forward, implicit prefetch:
+// the host issues a group's gather first and only then makes the two streams wait for the copy-out
+// of the group before, whose gathered bytes are kept until then; so a group comes while the one
+// before computes, and the next one waits. Backward, explicit prefetch: the two streams wait for a
+// group's copy-out, its gathered bytes go, and the host issues the gather of the layer before at
+// once; the root's hook is the first, so the last layer comes during the loss.
 // Backward of a group: unshard again, (recompute,) backward, parameters freed; then compute waits
 // for the reduce-scatter of the group before, not for its copies, and copies the gradients in; on
 // the reduce-scatter stream they are reduced (one GPU: copied), cast to the parameters' type and

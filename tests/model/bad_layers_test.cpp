@@ -58,6 +58,10 @@ const Edit kDeepseekEdits[] = {
     {R"("first_k_dense_replace": 1)", R"("first_k_dense_replace": 4)",
      "bad.json:4:28: first_k_dense_replace is '4'; expected a whole number from 0 to 3"},
     {R"("first_k_dense_replace": 1,)", "", kAccepted},
+    {"\"n_group\": 4,\n  \"topk_group\": 2,", R"("n_group": 2,)",
+     "bad.json:17:14: of 2 groups 4 are chosen where topk_group is absent; expected topk_group of "
+     "2 "
+     "at most"},
     {R"("model_type": "deepseek_v3",)", R"("model_type": "deepseek_v2", "topk_method": "noaux",)",
      "bad.json:2:47: topk_method is 'noaux'; expected greedy or group_limited_greedy"},
     {R"("q_lora_rank": 24)", R"("q_lora_rank": null)", kAccepted},
