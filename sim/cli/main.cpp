@@ -13,6 +13,7 @@
 
 #include "sim/base/config.h"
 #include "sim/base/error.h"
+#include "sim/cli/calibrate.h"
 #include "sim/cli/catalog.h"
 #include "sim/cli/compare.h"
 #include "sim/cli/dag.h"
@@ -167,6 +168,33 @@ Command validate_command_line(CLI::App& main, ValidateOptions& options) {
           }};
 }
 
+Command calibrate_command_line(CLI::App& main, CalibrateOptions& options) {
+  CLI::App* app = main.add_subcommand("calibrate", "measure this machine and write its file");
+  app->add_option("--out", options.out, "the machine file to write; its records go beside it")
+      ->type_name("FILE.yaml");
+  app->add_option("--check", options.check, "measure again: what has drifted since that file")
+      ->type_name("FILE.yaml");
+  app->add_option("--only", options.only, "gpu, link, host, storage, or benches; with commas")
+      ->type_name("G,...");
+  app->add_flag("--quick", options.quick, "under a minute: fewer sizes and repetitions")
+      ->disable_flag_override();
+  app->add_option("--file", options.file,
+                  "on the drive to measure: a new file, removed at the end (no storage benches)")
+      ->type_name("FILE");
+  app->add_option("--file-size", options.file_size, "of that file, at most")->type_name("SIZE");
+  app->add_option("--base", options.base, "a system of the catalog for what is not measured")
+      ->type_name("H");
+  app->add_option("--kernels", options.kernels, "the program that measures (beside this one)")
+      ->type_name("FILE");
+  app->add_option("--records", options.records, "of another run, in place of measuring")
+      ->type_name("FILE");
+  add_catalog_flag(app, options.catalog);
+  app->footer("Example:\n  offsim calibrate --out here.yaml --file /mnt/nvme/offsim.tmp");
+  return {app, {}, [&options](std::ostream& out, std::ostream& err) {
+            return run_calibrate(options, out, err);
+          }};
+}
+
 Command dag_command_line(CLI::App& main, DagOptions& options) {
   CLI::App* app = main.add_subcommand("dag", "simulate a graph of activities");
   app->add_option("FILE", options.file, "one node or edge a line")->type_name("");
@@ -277,18 +305,22 @@ int run(int argc, char** argv) {
   CatalogOptions catalog;
   ValidateOptions validate;
   DagOptions dag;
+  CalibrateOptions calibrate;
   predict.terminal = compare.terminal = run_options.terminal = catalog.terminal =
-      validate.terminal = terminal_of_process();
+      validate.terminal = calibrate.terminal = terminal_of_process();
 
   CLI::App main("offsim predicts what one step of offloaded LLM training costs.", "offsim");
   main.set_version_flag("--version", kVersion);
   main.require_subcommand(0, 1);
   main.allow_extras();
   main.footer("Example:\n  offsim compare --model llama-3.1-8b --hardware h200-pcie5");
-  const std::vector<Command> commands{
-      predict_command_line(main, predict),   compare_command_line(main, compare),
-      run_command_line(main, run_options),   catalog_command_line(main, catalog),
-      validate_command_line(main, validate), dag_command_line(main, dag)};
+  const std::vector<Command> commands{predict_command_line(main, predict),
+                                      compare_command_line(main, compare),
+                                      run_command_line(main, run_options),
+                                      catalog_command_line(main, catalog),
+                                      validate_command_line(main, validate),
+                                      calibrate_command_line(main, calibrate),
+                                      dag_command_line(main, dag)};
   for (const Command& command : commands) {
     command.app->allow_extras();
   }

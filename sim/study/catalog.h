@@ -37,9 +37,10 @@ class Catalog {
   machine::Machine machine(const std::string& name, const Place& asked_at) const;
   model::Shape model(const std::string& name, const Place& asked_at) const;
 
- private:
+  // The files of hardware/.
   machine::Catalog hardware() const;
 
+ private:
   std::string folder_;  // empty: embedded
 };
 

@@ -1,0 +1,246 @@
+// The GPU, its link, and what of the framework depends on them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "sim/calibrate/figures.h"
+#include "sim/machine/formulas.h"
+
+namespace offsim::calibrate {
+
+namespace {
+
+constexpr double kAboveFloor = 1.5;  // times the shortest kernel: shorter ones measure the floor
+constexpr double kDuplexBytes = 64.0 * kMiB;  // copies from here on are bound by the link
+
+using Shape = std::vector<double>;
+
+Shape shape_of(const Point& p, const std::vector<std::string_view>& keys) {
+  Shape shape;
+  for (const std::string_view key : keys) {
+    shape.push_back(p.number(key));
+  }
+  return shape;
+}
+
+// The median over operand layouts: the model has no layout.
+std::map<Shape, double> by_shape(const std::vector<Point>& points,
+                                 const std::vector<std::string_view>& keys) {
+  std::map<Shape, std::vector<double>> samples;
+  for (const Point& p : points) {
+    samples[shape_of(p, keys)].push_back(p.value);
+  }
+  std::map<Shape, double> out;
+  for (const auto& [shape, times] : samples) {
+    out[shape] = median(times);
+  }
+  return out;
+}
+
+std::vector<std::string> rows_of(const std::map<Shape, double>& times) {
+  std::vector<std::string> rows;
+  for (const auto& [shape, seconds] : times) {
+    std::string row;
+    for (const double x : shape) {
+      row += fmt::format("{:.0f}, ", x);
+    }
+    rows.push_back(row + time_text(seconds));
+  }
+  return rows;
+}
+
+// How far the model is off on a shape that it has not seen, as cost.h states it.
+double product_error(const std::map<Shape, double>& products) {
+  // The peak and the bandwidth cancel in the correction's constants: any will do.
+  constexpr double kPeak = 1e15;
+  constexpr double kBandwidth = 4e12;
+  std::vector<machine::Sample> samples;
+  for (const auto& [shape, seconds] : products) {
+    const machine::Estimate e =
+        machine::product_estimate({shape[0], shape[1], shape[2]}, kPeak, kBandwidth, 2);
+    samples.push_back({e.features, e.where, std::log(seconds / e.seconds)});
+  }
+  return leave_one_out(samples);
+}
+
+void add_products(Figures& figures, Section& out) {
+  const std::vector<Point> points = figures.records.of("gemm", {{"type", "bf16"}});
+  const std::map<Shape, double> products = by_shape(points, {"m", "k", "n"});
+  if (products.size() < 4) {
+    return;
+  }
+  const double error = product_error(products);
+  out.add("gemm", figures.table(
+                      "accelerator.gemm", rows_of(products),
+                      {"gemm", "rows are m, k, n, time; bf16, median over layouts; leaving one out",
+                       largest_spread({}), error}));
+}
+
+void add_attention(Figures& figures, Section& out, std::string_view bench) {
+  const std::map<Shape, double> times =
+      by_shape(figures.records.of(bench), {"batch", "heads", "sequence", "head_dim"});
+  if (times.size() >= 3) {
+    out.add(std::string(bench),
+            figures.table(fmt::format("accelerator.{}", bench), rows_of(times),
+                          {std::string(bench),
+                           "rows are batch, heads, sequence, head size, time; causal, bf16",
+                           0.05,
+                           {}}));
+  }
+}
+
+void add_elementwise(Figures& figures, Section& out) {
+  const std::vector<Point> points = figures.records.of("elementwise");
+  const std::vector<Point> floor = figures.records.of("kernel_floor");
+  std::vector<std::pair<std::string, std::string>> curve;
+  for (const Point& p : points) {
+    if (floor.empty() || p.value > kAboveFloor * floor.front().value) {
+      curve.emplace_back(size_text(p.number("bytes")), rate_text(p.number("bytes") / p.value));
+    }
+  }
+  if (!curve.empty()) {
+    out.add("elementwise",
+            figures.curve("accelerator.elementwise", curve,
+                          {"elementwise", "bytes read plus written", largest_spread(points), {}}));
+  }
+}
+
+// A product in a long run over the same alone: what power takes.
+void add_sustained(Figures& figures, Section& out) {
+  const std::vector<Point> sustained = figures.records.of("gemm_sustained");
+  const std::vector<Point> burst = figures.records.of("gemm_burst");
+  if (!sustained.empty() && !burst.empty()) {
+    const double ratio = sustained.front().value / burst.front().value;
+    out.add("sustained", figures.value("accelerator.sustained", fmt::format("{:.3f}", ratio),
+                                       {"gemm_sustained", "over gemm_burst", 0.03, {}}));
+  }
+}
+
+void add_adam(Figures& figures, Section& out, const std::string& type) {
+  const std::vector<Point> points = figures.records.of("gpu_adam", {{"type", type}});
+  if (!points.empty()) {
+    const Point& p = points.back();
+    out.add("adam_" + type,
+            figures.value("accelerator.adam_" + type, elements_text(p.number("elements") / p.value),
+                          {"gpu_adam", p.where(), p.spread, {}}));
+  }
+}
+
+// Pinned copies of one direction on the node where they are fastest.
+struct Copies {
+  Line line;
+  std::size_t count = 0;
+  double spread = 0;
+};
+Copies pinned_copies(const Records& records, std::string_view direction) {
+  std::map<double, std::vector<Point>> by_node;
+  for (const Point& p : records.of("copy", {{"direction", direction}, {"memory", "pinned"}})) {
+    by_node[p.number("node")].push_back(p);
+  }
+  Copies best;
+  for (const auto& [node, points] : by_node) {
+    Points times;
+    for (const Point& p : points) {
+      times.emplace_back(p.number("bytes"), p.value);
+    }
+    const Line line = fit_line(times);
+    if (best.count == 0 || line.rate > best.line.rate) {
+      best = {line, points.size(), largest_spread({points.back()})};
+    }
+  }
+  return best;
+}
+
+void add_pageable(Figures& figures, Section& out, std::string_view direction) {
+  const std::vector<Point> points =
+      figures.records.of("copy", {{"direction", direction}, {"memory", "pageable"}});
+  std::vector<std::pair<std::string, std::string>> curve;
+  for (const Point& p : points) {
+    if (p.number("node") == points.front().number("node")) {
+      curve.emplace_back(size_text(p.number("bytes")), rate_text(p.number("bytes") / p.value));
+    }
+  }
+  if (!curve.empty()) {
+    out.add(fmt::format("pageable_{}", direction),
+            figures.curve(fmt::format("link.pageable_{}", direction), curve,
+                          {"copy", "pageable, by size", 0.10, {}}));
+  }
+}
+
+}  // namespace
+
+Section accelerator_figures(Figures& figures) {
+  Section out;
+  if (const auto total = figures.records.of("gpu_memory", {{"what", "total"}}); !total.empty()) {
+    out.add("memory",
+            figures.value("accelerator.memory", fmt::format("{:.0f} B", total.front().value),
+                          {"gpu_memory", "total", 0, {}}));
+  }
+  add_sustained(figures, out);
+  if (const auto floor = figures.records.of("kernel_floor"); !floor.empty()) {
+    out.add("kernel_floor",
+            figures.value("accelerator.kernel_floor", time_text(floor.front().value),
+                          {"kernel_floor", "", floor.front().spread, {}}));
+  }
+  add_products(figures, out);
+  add_attention(figures, out, "attention_forward");
+  add_attention(figures, out, "attention_backward");
+  add_elementwise(figures, out);
+  add_adam(figures, out, "f32");
+  add_adam(figures, out, "bf16");
+  return out;
+}
+
+Section framework_figures(Figures& figures) {
+  Section out;
+  if (const auto indexed = figures.records.of("indexed");
+      !indexed.empty() && figures.records.environment.multiprocessors > 0) {
+    const double each =
+        indexed.back().value / static_cast<double>(figures.records.environment.multiprocessors);
+    out.add("indexed", figures.value("framework.indexed", elements_text(each),
+                                     {"indexed", "a multiprocessor", 0.10, {}}));
+  }
+  if (const auto threshold = figures.records.of("map_threshold"); !threshold.empty()) {
+    out.add("map_threshold",
+            figures.value("framework.map_threshold", size_text(threshold.front().value),
+                          {"map_threshold", "", 0, {}}));
+  }
+  return out;
+}
+
+Section link_figures(Figures& figures) {
+  Section out;
+  const Copies h2d = pinned_copies(figures.records, "h2d");
+  const Copies d2h = pinned_copies(figures.records, "d2h");
+  if (h2d.count == 0 || d2h.count == 0) {
+    return out;
+  }
+  for (const auto& [key, copies] : {std::pair{"h2d", &h2d}, {"d2h", &d2h}}) {
+    out.add(key,
+            figures.value(fmt::format("link.{}", key), rate_text(copies->line.rate),
+                          {"copy", fmt::format("pinned, a line through {} sizes", copies->count),
+                           copies->spread, copies->line.residual}));
+  }
+  double both = 0;
+  for (const Point& p : figures.records.of("copy", {{"direction", "both"}, {"memory", "pinned"}})) {
+    if (p.number("bytes") >= kDuplexBytes) {
+      both = std::max(both, 2 * p.number("bytes") / p.value);
+    }
+  }
+  const double one_way = std::max(h2d.line.rate, d2h.line.rate);
+  out.add("total", both > 0
+                       ? figures.value("link.total", rate_text(std::max(both, one_way)),
+                                       {"copy", "both directions at once, pinned", 0.03, {}})
+                       : figures.value("link.total", rate_text(one_way),
+                                       {"copy", "one direction: both were not measured", 0.5, {}}));
+  const double latency = (h2d.line.start + d2h.line.start) / 2;
+  out.add("latency", figures.value("link.latency", time_text(std::max(latency, 0.1e-6)),
+                                   {"copy", "where the lines begin", 0.5, {}}));
+  add_pageable(figures, out, "h2d");
+  add_pageable(figures, out, "d2h");
+  return out;
+}
+
+}  // namespace offsim::calibrate

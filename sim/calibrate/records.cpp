@@ -1,0 +1,162 @@
+#include "sim/calibrate/records.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "sim/base/config.h"
+
+namespace offsim::calibrate {
+
+namespace {
+
+constexpr std::string_view kSchema = "offsim.measured/1";
+constexpr std::int64_t kMost = 1'000'000'000'000'000'000;
+
+// Lines of JSON as one list, each on the line where it was.
+std::string as_list(const std::string& text) {
+  std::string list = "[";
+  std::size_t begin = 0;
+  bool first = true;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    if (end > begin) {
+      list += (first ? "" : ",") + text.substr(begin, end - begin);
+      first = false;
+    }
+    list += '\n';
+    begin = end + 1;
+  }
+  return list + "]";
+}
+
+// A key whose value may be of a kind that later versions add.
+void ignore(View& map, std::initializer_list<std::string_view> keys) {
+  for (const std::string_view key : keys) {
+    map.get(key);
+  }
+}
+
+Environment read_environment(View record) {
+  Environment e;
+  if (const std::string schema = record.text("schema"); schema != kSchema) {
+    throw InputError(record.place_of("schema"), fmt::format("the schema is '{}'", schema),
+                     fmt::format("expected {}", kSchema));
+  }
+  e.date = record.text("date");
+  e.quick = record.boolean("quick");
+  View host = record.map("host");
+  e.cpu = host.text("cpu");
+  e.isa = host.text("isa");
+  e.cores = host.integer("cores", 1, 10'000);
+  e.nodes = host.integer("nodes", 1, 1'000, 1);
+  e.memory_bytes = host.integer("memory_bytes", 1, kMost);
+  if (const Node& gpu = record.need("gpu"); gpu.kind == Node::Kind::kMap) {
+    View map(gpu, "gpu");
+    e.gpu = map.text("name");
+    e.driver = map.text("driver", "");
+    e.gpus = map.integer("count", 1, 64, 1);
+    e.gpu_memory = map.integer("memory_bytes", 1, kMost);
+    e.multiprocessors = map.integer("multiprocessors", 1, 10'000);
+  }
+  return e;
+}
+
+Point read_point(View record) {
+  static constexpr std::array<std::string_view, 5> kUnits{"s", "B", "B/s", "1/s", "1"};
+  Point p;
+  p.bench = record.text("bench");
+  View at = record.map("at");
+  for (const std::string& key : at.keys()) {
+    const Node& value = at.need(key);
+    if (value.quoted) {
+      p.words[key] = value.scalar;
+    } else {
+      p.numbers[key] = to_number(value, key);
+    }
+  }
+  p.value = record.number("value");
+  p.spread = record.number("spread");
+  p.unit = record.text("unit");
+  if (std::ranges::find(kUnits, p.unit) == kUnits.end()) {
+    throw InputError(record.place_of("unit"), fmt::format("the unit is '{}'", p.unit),
+                     "expected one of s, B, B/s, 1/s, 1");
+  }
+  if (p.value <= 0 || p.spread < 0) {
+    throw InputError(record.place_of("value"),
+                     fmt::format("the value of '{}' is {}", p.bench, p.value),
+                     "expected more than zero");
+  }
+  ignore(record, {"samples"});
+  record.finish();
+  return p;
+}
+
+}  // namespace
+
+double Point::number(std::string_view key) const {
+  const auto found = numbers.find(key);
+  return found == numbers.end() ? 0 : found->second;
+}
+
+const std::string& Point::word(std::string_view key) const {
+  static const std::string kNone;
+  const auto found = words.find(key);
+  return found == words.end() ? kNone : found->second;
+}
+
+std::string Point::where() const {
+  std::string out;
+  for (const auto& [key, number] : numbers) {
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", key, number);
+  }
+  for (const auto& [key, word] : words) {
+    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", key, word);
+  }
+  return out;
+}
+
+std::vector<Point> Records::of(std::string_view bench, const Words& words) const {
+  std::vector<Point> found;
+  std::ranges::copy_if(points, std::back_inserter(found), [&](const Point& p) {
+    return p.bench == bench && std::ranges::all_of(words, [&](const auto& word) {
+             return p.word(word.first) == word.second;
+           });
+  });
+  return found;
+}
+
+Records parse_records(const std::string& text, const std::string& file) {
+  const Node document = parse_document(as_list(text), file, Syntax::kJson);
+  Records records;
+  bool begun = false;
+  bool ended = false;
+  for (const Node& node : document.items) {
+    View record(node, "");
+    const std::string kind = record.text("record");
+    if (begun != (kind != "env") || ended) {
+      throw InputError(node.place, fmt::format("'{}' is out of place", kind),
+                       "expected one env record, points, and one end");
+    }
+    if (kind == "env") {
+      records.environment = read_environment(record);
+      begun = true;
+    } else if (kind == "point") {
+      records.points.push_back(read_point(record));
+    } else if (kind == "skipped") {
+      records.skipped.push_back({record.text("bench"), record.text("reason")});
+    } else if (kind == "end") {
+      ended = true;
+    } else {
+      throw InputError(record.place_of("record"), fmt::format("there is no record '{}'", kind),
+                       "expected env, point, skipped or end");
+    }
+  }
+  if (!ended) {
+    throw InputError({file}, "the records have no end", "expected a run that was not interrupted");
+  }
+  return records;
+}
+
+}  // namespace offsim::calibrate

@@ -1,0 +1,208 @@
+#include "sim/cli/kernels_program.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <sstream>
+#include <utility>
+
+#include "sim/base/text.h"
+#include "sim/cli/question.h"
+
+extern char** environ;
+
+namespace offsim::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostOutput = std::size_t{256} << 20;
+constexpr std::size_t kLongestWords = 300;  // of what it said when it failed
+
+[[noreturn]] void failed(const std::string& what) {
+  throw InputError({"offsim-kernels"}, what, "expected it to run on this machine");
+}
+
+// Both ends of a pipe; ours is closed in the child.
+class Pipe {
+ public:
+  Pipe() {
+    if (::pipe2(ends_.data(), O_CLOEXEC) != 0) {
+      failed(fmt::format("no pipe to it: {}", std::strerror(errno)));
+    }
+  }
+  ~Pipe() {
+    close(0);
+    close(1);
+  }
+  Pipe(const Pipe&) = delete;
+  Pipe& operator=(const Pipe&) = delete;
+
+  int end(std::size_t i) const { return ends_[i]; }
+  void close(std::size_t i) {
+    if (ends_[i] >= 0) {
+      ::close(std::exchange(ends_[i], -1));
+    }
+  }
+
+ private:
+  std::array<int, 2> ends_{-1, -1};
+};
+
+pid_t spawn(const std::string& program, const std::vector<std::string>& arguments, const Pipe& out,
+            const Pipe& err) {
+  std::vector<std::string> words{program};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) {
+    argv.push_back(word.data());
+  }
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+  posix_spawn_file_actions_adddup2(&actions, out.end(1), 1);
+  posix_spawn_file_actions_adddup2(&actions, err.end(1), 2);
+  pid_t child = 0;
+  const int code = ::posix_spawn(&child, program.c_str(), &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  if (code != 0) {
+    failed(fmt::format("'{}' does not start: {}", printable(program), std::strerror(code)));
+  }
+  return child;
+}
+
+// Standard error line by line: progress is passed on, the rest is kept.
+class Listener {
+ public:
+  explicit Listener(const std::function<void(const KernelsProgress&)>& progress)
+      : progress_(progress) {}
+
+  void take(std::string_view bytes) {
+    for (const char c : bytes) {
+      if (c == '\n') {
+        line();
+      } else if (line_.size() < 4096) {
+        line_ += c;
+      }
+    }
+  }
+  std::string words() {
+    line();
+    return printable(words_, kLongestWords);
+  }
+
+ private:
+  void line() {
+    KernelsProgress p;
+    std::istringstream in(line_);
+    std::string word;
+    if (in >> word >> p.done >> p.total >> p.name && word == "progress") {
+      progress_(p);
+    } else if (!line_.empty()) {
+      words_ = line_;  // the last one says why
+    }
+    line_.clear();
+  }
+
+  const std::function<void(const KernelsProgress&)>& progress_;
+  std::string line_, words_;
+};
+
+// Takes both until both are closed.
+std::string listen(Pipe& out, Pipe& err, Listener& listener, pid_t child) {
+  std::string text;
+  std::array<pollfd, 2> waiting{{{out.end(0), POLLIN, 0}, {err.end(0), POLLIN, 0}}};
+  std::array<char, 65536> buffer;
+  while (waiting[0].fd >= 0 || waiting[1].fd >= 0) {
+    if (::poll(waiting.data(), waiting.size(), -1) < 0 && errno != EINTR) {
+      break;
+    }
+    for (std::size_t i = 0; i < waiting.size(); ++i) {
+      if (waiting[i].fd < 0 || waiting[i].revents == 0) {
+        continue;
+      }
+      const ssize_t got = ::read(waiting[i].fd, buffer.data(), buffer.size());
+      if (got <= 0) {
+        waiting[i].fd = -1;  // poll passes over it
+      } else if (i == 1) {
+        listener.take({buffer.data(), static_cast<std::size_t>(got)});
+      } else {
+        text.append(buffer.data(), static_cast<std::size_t>(got));
+      }
+    }
+    if (text.size() > kMostOutput) {
+      ::kill(child, SIGKILL);
+      break;
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string find_kernels(const std::optional<std::string>& asked) {
+  if (asked) {
+    return asked->find('/') == std::string::npos ? "./" + *asked : *asked;
+  }
+  std::error_code ignored;
+  const fs::path self = fs::read_symlink("/proc/self/exe", ignored);
+  const fs::path beside = self.parent_path() / "offsim-kernels";
+  if (self.empty() || !fs::exists(beside, ignored)) {
+    throw InputError(kCommandLine, "offsim-kernels is not beside this program",
+                     "expected --kernels PATH; ./dev build makes it");
+  }
+  return beside.string();
+}
+
+std::string run_kernels(const std::string& program, const std::vector<std::string>& arguments,
+                        const std::function<void(const KernelsProgress&)>& progress) {
+  Pipe out;
+  Pipe err;
+  const pid_t child = spawn(program, arguments, out, err);
+  out.close(1);
+  err.close(1);
+  Listener listener(progress);
+  std::string text = listen(out, err, listener, child);
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  const std::string words = listener.words();
+  if (text.size() > kMostOutput) {
+    failed("it wrote more than 256 MiB");
+  }
+  if (WIFSIGNALED(status)) {
+    failed(fmt::format("signal {} ended it", WTERMSIG(status)));
+  }
+  if (WEXITSTATUS(status) != 0) {
+    failed(words.empty() ? fmt::format("it stopped with code {}", WEXITSTATUS(status)) : words);
+  }
+  return text;
+}
+
+void ProgressLine::show(const std::string& text) {
+  if (shown_) {
+    std::fprintf(stderr, "\r\033[K%s", text.c_str());
+    std::fflush(stderr);
+    written_ = true;
+  }
+}
+
+void ProgressLine::finish() {
+  if (std::exchange(written_, false)) {
+    std::fputs("\r\033[K", stderr);
+    std::fflush(stderr);
+  }
+}
+
+}  // namespace offsim::cli
