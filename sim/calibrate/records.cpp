@@ -14,18 +14,18 @@ namespace {
 constexpr std::string_view kSchema = "offsim.measured/1";
 constexpr std::int64_t kMost = 1'000'000'000'000'000'000;
 
-// Lines of JSON as one list, each on the line where it was.
+// Lines of JSON as one list, each where it was: a comma goes to the end of the line before it.
 std::string as_list(const std::string& text) {
   std::string list = "[";
+  std::string breaks;
   std::size_t begin = 0;
-  bool first = true;
   while (begin < text.size()) {
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     if (end > begin) {
-      list += (first ? "" : ",") + text.substr(begin, end - begin);
-      first = false;
+      list += (list.size() > 1 ? "," : "") + breaks + text.substr(begin, end - begin);
+      breaks.clear();
     }
-    list += '\n';
+    breaks += '\n';
     begin = end + 1;
   }
   return list + "]";
