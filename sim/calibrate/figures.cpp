@@ -10,7 +10,8 @@ namespace offsim::calibrate {
 namespace {
 
 constexpr double kLeastSpread = 0.01;  // two runs never agree better
-constexpr std::size_t kWidest = 110;   // characters of a line of points
+constexpr double kAssumedSpread = 0.25;
+constexpr std::size_t kWidest = 110;  // characters of a line of points
 
 std::string percent(double share) { return fmt::format("{:.0f} %", std::ceil(share * 100)); }
 
@@ -102,6 +103,13 @@ void Figures::note(std::string_view name, std::string value, const Basis& basis)
 std::string Figures::value(std::string_view name, const std::string& text, const Basis& basis) {
   note(name, text, basis);
   return fmt::format("{{value: {}, {}}}", text, source(basis));
+}
+
+std::string Figures::assumed(std::string_view name, const std::string& text,
+                             const std::string& reason) {
+  fitted_.push_back({std::string(name), text, reason, kAssumedSpread, {}});
+  return fmt::format("{{value: {}, source: assumed, spread: {}, from: {}}}", text,
+                     percent(kAssumedSpread), quoted(reason));
 }
 
 std::string Figures::curve(std::string_view name,

@@ -56,6 +56,8 @@ class Figures {
   std::string curve(std::string_view name,
                     const std::vector<std::pair<std::string, std::string>>& points,
                     const Basis& basis);
+  // As value, but concluded: {value: ..., source: assumed, spread: 25 %, from: REASON}.
+  std::string assumed(std::string_view name, const std::string& text, const std::string& reason);
   // rows: cells separated by commas, in a block of lines.
   Section table(std::string_view name, const std::vector<std::string>& rows, const Basis& basis);
 
@@ -73,7 +75,9 @@ double largest_spread(const std::vector<Point>& points);
 
 // The parts of a machine file that were measured; empty where nothing was.
 Section accelerator_figures(Figures& figures);
-Section framework_figures(Figures& figures);
+// Host seconds of the framework's Python where PyTorch was there; those that were not measured are
+// scaled by those that were.
+Section framework_figures(Figures& figures, const machine::Framework& framework);
 Section link_figures(Figures& figures);
 Section drive_figures(Figures& figures);
 // Of a host whose benches ran; what they cannot say (pinned_alloc and dma_weight without a GPU) is

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
 
@@ -128,6 +129,57 @@ void add_adam(Figures& figures, Section& out, const std::string& type) {
   }
 }
 
+// Host seconds of PyTorch's Python. What DeepSpeed's and FSDP2's hooks take was measured on another
+// host: it goes with what a layer's kernels take here and there.
+void add_python(Figures& figures, const machine::Framework& f, Section& out) {
+  struct Host {
+    const char* key;
+    const char* what;  // of the bench; none: scaled
+    double there;
+  };
+  const std::array<Host, 14> hosts{
+      {{"launch", "launch", f.launch.value.value},
+       {"launch_forward", "forward", f.launch_forward.value.value},
+       {"launch_backward", "backward", f.launch_backward.value.value},
+       {"copy_call", "copy_call", f.copy_call.value.value},
+       {"optimizer_tensor", "optimizer_tensor", f.optimizer_tensor.value.value},
+       {"checkpoint_call", nullptr, f.checkpoint_call.value.value},
+       {"optimizer_object", nullptr, f.optimizer_object.value.value},
+       {"distributed_operation", nullptr, f.distributed_operation.value.value},
+       {"module_hook", nullptr, f.module_hook.value.value},
+       {"module_hook_early", nullptr, f.module_hook_early.value.value},
+       {"gradient_hook", nullptr, f.gradient_hook.value.value},
+       {"step_tensor", nullptr, f.step_tensor.value.value},
+       {"unshard_tensor", nullptr, f.unshard_tensor.value.value},
+       {"reduce_tensor", nullptr, f.reduce_tensor.value.value}}};
+  double logs = 0;
+  int layers = 0;
+  for (const Host& host : hosts) {
+    const auto points = host.what != nullptr
+                            ? figures.records.of("torch_launch", {{"what", host.what}})
+                            : std::vector<Point>{};
+    if (points.empty()) {
+      continue;
+    }
+    out.add(host.key,
+            figures.value(fmt::format("framework.{}", host.key), time_text(points.front().value),
+                          {"torch_launch", host.what, points.front().spread, {}}));
+    if (std::string_view(host.key).starts_with("launch_")) {
+      logs += std::log(points.front().value / host.there);
+      ++layers;
+    }
+  }
+  for (const Host& host : hosts) {
+    if (host.what == nullptr && layers > 0) {
+      const double ratio = std::exp(logs / layers);
+      out.add(host.key,
+              figures.assumed(fmt::format("framework.{}", host.key), time_text(host.there * ratio),
+                              fmt::format("{} x {:.2f}, as a layer's launches here",
+                                          time_text(host.there), ratio)));
+    }
+  }
+}
+
 // Pinned copies of one direction on the node where they are fastest.
 struct Copies {
   Line line;
@@ -193,8 +245,9 @@ Section accelerator_figures(Figures& figures) {
   return out;
 }
 
-Section framework_figures(Figures& figures) {
+Section framework_figures(Figures& figures, const machine::Framework& framework) {
   Section out;
+  add_python(figures, framework, out);
   if (const auto indexed = figures.records.of("indexed");
       !indexed.empty() && figures.records.environment.multiprocessors > 0) {
     const double each =

@@ -122,6 +122,7 @@ class Assembly {
         catalog_(catalog),
         base_(base),
         system_(base_system(catalog, base)),
+        whole_(machine::load_machine(catalog, base)),
         figures_(records, raw) {}
 
   void head() {
@@ -131,7 +132,8 @@ class Assembly {
                          : fmt::format("{}, {} cores of {}, measured", e_.gpu, e_.cores, e_.cpu)));
     file_.add("gpus", fmt::format("{}", std::max<std::int64_t>(e_.gpus, 1)));
     file_.add("framework", flow(*system_.find("framework")));
-    if (const Section framework = framework_figures(figures_); !framework.empty()) {
+    if (const Section framework = framework_figures(figures_, whole_.framework);
+        !framework.empty()) {
       override_.add("framework", framework);
     }
   }
@@ -152,8 +154,7 @@ class Assembly {
   }
 
   void host() {
-    const machine::Machine whole = machine::load_machine(catalog_, base_);
-    Section measured = host_figures(figures_, whole.framework);
+    Section measured = host_figures(figures_, whole_.framework);
     if (measured.empty()) {
       keep("host");
       return;
@@ -214,6 +215,7 @@ class Assembly {
   const machine::Catalog& catalog_;
   std::string base_;
   Node system_;
+  machine::Machine whole_;
   Figures figures_;
   Section file_, override_;
   std::vector<std::string> kept_;

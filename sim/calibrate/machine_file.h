@@ -15,7 +15,7 @@
 //   accelerator.sustained   a product in a long run over the same in a short one
 //   drives                  best over blocks, depths and threads; `mixed` by time sharing
 //
-// Left out: host seconds of Python and hooks, which belong to the framework's file.
+//   framework               host seconds of PyTorch's Python; hooks scale with a layer's launches
 #pragma once
 
 #include <optional>
