@@ -83,12 +83,12 @@ Gemm::Plan::Plan(const Lt& library, const GemmShape& s) : lt(library) {
   // Transposed, C' = B' A': the library's first operand is B.
   const cublasOperation_t first = s.layout == Layout::kNt ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t second = s.layout == Layout::kTn ? CUBLAS_OP_T : CUBLAS_OP_N;
-  check_lt(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSA, &first,
-                                          sizeof first),
-           "describing a product");
-  check_lt(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSB, &second,
-                                          sizeof second),
-           "describing a product");
+  check_lt(
+      cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first),
+      "describing a product");
+  check_lt(
+      cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second),
+      "describing a product");
   const bool turned_a = s.layout == Layout::kTn;
   const bool turned_b = s.layout == Layout::kNt;
   a = layout_of(s.type, turned_a ? s.k : s.m, turned_a ? s.m : s.k, s.batch, s.stride_a);
@@ -134,10 +134,10 @@ Gemm& Gemm::operator=(Gemm&&) noexcept = default;
 void Gemm::run(const void* a, const void* b, void* c, cudaStream_t stream, float alpha,
                float beta) const {
   const DeviceBuffer& space = plan_->lt.workspace();
-  check_lt(cublasLtMatmul(plan_->lt.handle(), plan_->product, &alpha, b, plan_->b, a, plan_->a,
-                          &beta, c, plan_->c, c, plan_->c, &plan_->algorithm, space.data(),
-                          space.size(), stream),
-           "queueing a product");
+  check_lt(
+      cublasLtMatmul(plan_->lt.handle(), plan_->product, &alpha, b, plan_->b, a, plan_->a, &beta, c,
+                     plan_->c, c, plan_->c, &plan_->algorithm, space.data(), space.size(), stream),
+      "queueing a product");
 }
 
 }  // namespace offsim::kernels::gpu

@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
+#include <stdexcept>
 #include <thread>
 
 #include "kernels/gpu/cuda.h"
@@ -236,15 +238,13 @@ void gemm(const Run& run) {
     const Arenas arenas(shapes, timer.stream());
     verify(lt, arenas, type, timer.stream());
     gpu::Timing timing;
-    timing.seconds = 0.03;
+    timing.seconds = run.quick() ? 0.03 : 0.06;
     timing.samples = type == Type::kFp32 || run.quick() ? 3 : 5;
     for (const GemmShape& shape : shapes) {
       const Gemm product(lt, shape);
-      run.point(place(shape), timer.per_call(
-                                  [&](int call) {
-                                    arenas.run(product, shape, call, timer.stream());
-                                  },
-                                  timing));
+      run.point(place(shape),
+                timer.per_call([&](int call) { arenas.run(product, shape, call, timer.stream()); },
+                               timing));
     }
   }
 }

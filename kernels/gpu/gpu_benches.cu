@@ -109,10 +109,10 @@ std::string describe_gpu() {
   out << "{\"name\":" << quoted(properties.name) << ",\"count\":" << gpu::gpu_count()
       << ",\"memory_bytes\":" << properties.totalGlobalMem
       << ",\"multiprocessors\":" << properties.multiProcessorCount << ",\"compute\":\""
-      << properties.major << "." << properties.minor << "\",\"driver\":" << quoted(driver_in_words())
-      << ",\"runtime\":\"" << version_in_words(runtime)
-      << "\",\"l2_bytes\":" << properties.l2CacheSize << ",\"pci\":" << quoted(pci)
-      << link_in_json(pci) << "}";
+      << properties.major << "." << properties.minor
+      << "\",\"driver\":" << quoted(driver_in_words()) << ",\"runtime\":\""
+      << version_in_words(runtime) << "\",\"l2_bytes\":" << properties.l2CacheSize
+      << ",\"pci\":" << quoted(pci) << link_in_json(pci) << "}";
   return out.str();
 }
 

@@ -134,9 +134,8 @@ std::vector<double> Timer::per_call(const std::function<void(int)>& call, const 
       call(next++);
     }
   };
-  // The second estimate, because the first may be of a card that was asleep.
-  double once = 0;
-  for (int i = 0; i < 2; ++i) {
+  double once = held([&] { calls(1); });
+  if (once < 5e-3) {  // a short one again: the card may have been asleep
     once = std::max(held([&] { calls(3); }) / 3, 1e-7);
   }
   std::vector<double> samples;
