@@ -172,39 +172,60 @@ At large_place() {
 }
 
 // Seconds a product in a loop of so many seconds, in groups of ten, and when each group ended.
+// `between`: copies inside the GPU's memory after each group, 2 GiB read and written each.
 struct Loop {
   std::vector<double> samples;
   std::vector<double> ends;
 };
-Loop loop(double pause, double seconds) {
+Loop loop(double pause, double seconds, int between = 0) {
+  constexpr std::size_t kCopied = std::size_t{2} << 30;
   const gpu::Stream stream;
   const gpu::Lt lt;
   const Arenas arenas({kLargeProduct}, stream);
   const Gemm gemm(lt, kLargeProduct);
+  const gpu::DeviceBuffer from(between > 0 ? kCopied : 1);
+  const gpu::DeviceBuffer to(between > 0 ? kCopied : 1);
+  gpu::fill_words(from.data(), from.size() / 4 * 4, 1, stream);
   arenas.run(gemm, kLargeProduct, 0, stream);
   stream.synchronize();
   std::this_thread::sleep_for(std::chrono::duration<double>(pause));
   constexpr int kGroup = 10;
   // Two groups are queued at a time, so the stream never runs dry between them.
-  std::array<gpu::Event, 3> events;
+  std::array<gpu::Event, 3> begins;
+  std::array<gpu::Event, 3> ends;
   Loop out;
   double end = 0;
-  events[0].record(stream);
   for (std::size_t group = 0; end < seconds; ++group) {
+    begins[group % 3].record(stream);
     for (int i = 0; i < kGroup; ++i) {
       arenas.run(gemm, kLargeProduct, i, stream);
     }
-    events[(group + 1) % 3].record(stream);
+    ends[group % 3].record(stream);
+    for (int i = 0; i < between; ++i) {
+      gpu::check(cudaMemcpyAsync(to.data(), from.data(), kCopied, cudaMemcpyDeviceToDevice, stream),
+                 "copying between products");
+    }
     if (group > 0) {
-      gpu::check(cudaEventSynchronize(events[group % 3]), "waiting for products");
-      const double took = seconds_between(events[(group + 2) % 3], events[group % 3]);
-      end += took;
-      out.samples.push_back(took / kGroup);
+      const std::size_t last = (group + 2) % 3;
+      gpu::check(cudaEventSynchronize(ends[last]), "waiting for products");
+      out.samples.push_back(seconds_between(begins[last], ends[last]) / kGroup);
+      end = group == 1 ? out.samples.back() * kGroup : seconds_between(begins[0], ends[last]);
       out.ends.push_back(end);
     }
   }
   stream.synchronize();
   return out;
+}
+
+// The samples of the last second; of a run of one second the last half.
+std::vector<double> at_the_end(const Loop& all, double seconds) {
+  std::vector<double> last;
+  for (std::size_t i = 0; i < all.samples.size(); ++i) {
+    if (all.ends[i] > seconds - std::min(1.0, seconds / 2)) {
+      last.push_back(all.samples[i]);
+    }
+  }
+  return last;
 }
 
 }  // namespace
@@ -215,14 +236,15 @@ void gemm_burst(const Run& run) {
 
 void gemm_sustained(const Run& run) {
   const double seconds = run.quick() ? 1.0 : 3.0;
-  const Loop all = loop(0, seconds);
-  std::vector<double> last;  // of the last second; of a run of one second the last half
-  for (std::size_t i = 0; i < all.samples.size(); ++i) {
-    if (all.ends[i] > seconds - std::min(1.0, seconds / 2)) {
-      last.push_back(all.samples[i]);
-    }
-  }
-  run.point(large_place(), last);
+  run.point(large_place(), at_the_end(loop(0, seconds), seconds));
+}
+
+// A training step draws less power than products alone: a third of its time goes to kernels that
+// wait for memory.
+void gemm_in_step(const Run& run) {
+  constexpr int kCopies = 6;  // about 1 ms each, after products of about 14 ms
+  const double seconds = run.quick() ? 1.0 : 3.0;
+  run.point(large_place(), at_the_end(loop(0, seconds, kCopies), seconds));
 }
 
 void gemm(const Run& run) {

@@ -108,14 +108,22 @@ void add_elementwise(Figures& figures, Section& out) {
   }
 }
 
-// A product in a long run over the same alone: what power takes.
+// A product beside what else a step runs, over the same in the table: what power takes.
 void add_sustained(Figures& figures, Section& out) {
-  const std::vector<Point> sustained = figures.records.of("gemm_sustained");
-  const std::vector<Point> burst = figures.records.of("gemm_burst");
-  if (!sustained.empty() && !burst.empty()) {
-    const double ratio = sustained.front().value / burst.front().value;
-    out.add("sustained", figures.value("accelerator.sustained", fmt::format("{:.3f}", ratio),
-                                       {"gemm_sustained", "over gemm_burst", 0.03, {}}));
+  for (const Point& step : figures.records.of("gemm_in_step")) {
+    std::vector<double> rows;
+    for (const Point& row : figures.records.of("gemm", {{"type", step.word("type")}})) {
+      if (row.number("m") == step.number("m") && row.number("n") == step.number("n") &&
+          row.number("k") == step.number("k")) {
+        rows.push_back(row.value);
+      }
+    }
+    if (!rows.empty()) {
+      out.add(
+          "sustained",
+          figures.value("accelerator.sustained", fmt::format("{:.3f}", step.value / median(rows)),
+                        {"gemm_in_step", "over the same product in gemm", 0.03, {}}));
+    }
   }
 }
 

@@ -12,7 +12,7 @@
 //   host.fresh_pages        bytes over (first write less second write), by threads
 //   host.kernels            PyTorch's kernels where they were measured, else ours of equal bytes
 //   host.core_speed         one core's Adam, mul and norm over the framework's: geometric mean
-//   accelerator.sustained   a product in a long run over the same in a short one
+//   accelerator.sustained   a product beside memory-bound kernels over the same in the table
 //   drives                  best over blocks, depths and threads; `mixed` by time sharing
 //
 //   framework               host seconds of PyTorch's Python; hooks scale with a layer's launches
