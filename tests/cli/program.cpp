@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 namespace {
 
 // Far beyond what any of these commands needs, also under sanitizers on a busy machine.
-constexpr std::chrono::seconds kPatience{60};
+constexpr std::chrono::seconds kPatience{150};
 
 std::string read_all(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
