@@ -40,10 +40,6 @@ def point(kernel, elements, count, call, used):
                       "samples": [s / count for s in seconds]}), flush=True)
 
 
-def optimizer(parameters, fused):
-    return torch.optim.AdamW(parameters, lr=1e-5, fused=fused, foreach=False)
-
-
 def kernels(elements, dtype, short):
     """Names and calls over lists, those that make others' data invalid last."""
     size = 4 if short == "f32" else 2
@@ -68,12 +64,12 @@ def kernels(elements, dtype, short):
     yield count, f"zero_{short}", lambda: [o.zero_() for o in outs]
     del outs, casts
     try:
-        fused = optimizer(ps, True)
+        fused = torch.optim.AdamW(ps, lr=1e-5, fused=True)
         yield count, f"adam_torch_fused_{short}", fused.step
         del fused
     except (TypeError, RuntimeError):
         pass  # before 2.4 there is none on the CPU
-    loop = optimizer(ps, False)
+    loop = torch.optim.AdamW(ps, lr=1e-5, foreach=False)
     yield count, f"adam_torch_loop_{short}", loop.step
 
 
