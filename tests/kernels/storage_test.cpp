@@ -117,7 +117,7 @@ TEST_F(ScratchFiles, SizesAreBounded) {
   }
 }
 
-// Every bench of drives on 64 MiB, and the folder is empty again.
+// The quick ones on 64 MiB, which they fill first, and the folder is empty again.
 TEST_F(ScratchFiles, TheBenchesLeaveNothing) {
   Options options;
   options.quick = true;
