@@ -219,7 +219,10 @@ void beside_copies(const Run& run) {
     for (const Copier* copier : copiers) {
       At at = place(c, "copy");
       at.emplace_back("direction", std::string(copier->direction()));
-      run.point(std::move(at), copier->rates(begin, end), Unit::kBytesPerSecond);
+      std::vector<double> rates = copier->rates(begin, end);
+      if (!rates.empty()) {  // a link so slow that no copy fits between two passes
+        run.point(std::move(at), std::move(rates), Unit::kBytesPerSecond);
+      }
     }
   }
 }
