@@ -32,6 +32,7 @@ namespace offsim::kernels {
 enum class Isa : std::uint8_t { kGeneric, kAvx2, kAvx512 };
 std::string_view name_of(Isa isa);  // "generic", "avx2", "avx512"
 std::vector<Isa> usable_isas();     // of this machine, the best last
+Isa best_isa();
 
 struct CpuKernel {
   std::string_view name;
@@ -62,9 +63,10 @@ struct CpuArguments {
   AdamStep adam;
 };
 
-// One pass over `elements` on `threads` of the pool, split statically. Returns the sum of squares of
-// norm, 1 or 0 of isfinite (1: something is not finite), 0 of others. Requires: buffers of the
-// kernel's sizes that do not overlap, aligned to their elements.
+// One pass over `elements` on at most `threads` of the pool, split statically, 32768 elements a thread
+// or more (as torch's parallel loops); few elements are done by the caller. Returns the sum of
+// squares of norm, 1 or 0 of isfinite (1: something is not finite), 0 of others. Requires: buffers
+// of the kernel's sizes that do not overlap, aligned to their elements.
 double run_cpu_kernel(const CpuKernel& kernel, const CpuBuffers& buffers, std::int64_t elements,
                       Pool& pool, int threads, const CpuArguments& arguments = {});
 // The same with one instruction set, on the calling thread.

@@ -1,0 +1,54 @@
+#include "kernels/bench.h"
+
+#include "kernels/python.h"
+
+namespace offsim::kernels {
+namespace {
+
+// Quartiles of 1 to 5 are 2 and 4: half their distance is 1, over a median of 3. Four numbers are
+// interpolated: 10 20 30 40 have 17.5, 25 and 32.5.
+TEST(Summary, IsMedianAndHalfTheDistanceOfTheQuartilesOverIt) {
+  EXPECT_DOUBLE_EQ(summarize({5, 1, 3, 2, 4}).median, 3);
+  EXPECT_DOUBLE_EQ(summarize({5, 1, 3, 2, 4}).spread, 1.0 / 3);
+  EXPECT_DOUBLE_EQ(summarize({40, 10, 30, 20}).median, 25);
+  EXPECT_DOUBLE_EQ(summarize({40, 10, 30, 20}).spread, 7.5 / 25);
+  EXPECT_DOUBLE_EQ(summarize({7}).spread, 0);
+}
+
+std::string failure(const std::string& script, double limit) {
+  try {
+    run_python(script, {}, limit, [](const std::string&) {});
+  } catch (const std::runtime_error& error) {
+    return error.what();
+  }
+  return "none";
+}
+
+TEST(Python, LinesOfAScriptArePoints) {
+  std::vector<std::string> seen;
+  const Options options;
+  const kernels::Run run(
+      options, [&](const At& at, const Summary& summary, Unit unit, int samples) {
+        seen.push_back(at.at(0).first + " " + std::get<std::string>(at.at(0).second) + " " +
+                       std::to_string(std::get<std::int64_t>(at.at(1).second)) + " " +
+                       std::to_string(summary.median) + " " + std::string(name_of(unit)) + " " +
+                       std::to_string(samples));
+      });
+  python_points(run, R"(import json, sys
+print(json.dumps({"at": {"kernel": sys.argv[1], "threads": 2}, "samples": [1.5, 2.5], "unit": "B/s"}))
+)",
+                {"mul"}, 30);
+  EXPECT_EQ(seen, (std::vector<std::string>{"kernel mul 2 2.000000 B/s 2"}));
+}
+
+TEST(Python, AScriptThatFailsOrHangsIsAnErrorOfOneLine) {
+  EXPECT_EQ(failure("import no_such_thing", 30),
+            "python3: ModuleNotFoundError: No module named 'no_such_thing'");
+  EXPECT_EQ(failure("import time\ntime.sleep(60)", 0.3),
+            "python3 took longer than 0 s and was stopped");
+  EXPECT_EQ(python_lacks("json"), std::nullopt);
+  EXPECT_EQ(python_lacks("no_such_thing"), "python3: no_such_thing is not installed");
+}
+
+}  // namespace
+}  // namespace offsim::kernels
