@@ -261,11 +261,9 @@ class Executor {
     const std::shared_ptr<Block> into = block(call.into);
     const double issued = now();
     const std::uint32_t begin = mark(call.lane);
-    std::int64_t done = 0;
+    std::int64_t done = 0, end = 0;
     for (std::int64_t piece = 0; piece < call.times; ++piece) {
-      const std::int64_t end = static_cast<std::int64_t>(
-          static_cast<long double>(call.bytes) * static_cast<long double>(piece + 1) /
-          static_cast<long double>(call.times));
+      end += call.bytes / call.times + (piece < call.bytes % call.times ? 1 : 0);
       while (done < end) {
         const std::int64_t bytes = std::min(end - done, largest(pinned, into.get(), done));
         std::byte* const memory = pinned ? pinned_memory(bytes)
