@@ -2,7 +2,6 @@
 
 #include <sched.h>
 
-#include <cctype>
 #include <exception>
 #include <fstream>
 #include <stdexcept>
@@ -62,10 +61,7 @@ Stream::Stream() {
 Stream::~Stream() { cudaStreamDestroy(stream_); }
 void Stream::synchronize() const { check(cudaStreamSynchronize(stream_), "waiting for a stream"); }
 
-Event::Event(bool timing) {
-  const unsigned flags = timing ? cudaEventDefault : cudaEventDisableTiming;
-  check(cudaEventCreateWithFlags(&event_, flags), "making an event");
-}
+Event::Event(unsigned flags) { check(cudaEventCreateWithFlags(&event_, flags), "making an event"); }
 Event::~Event() { cudaEventDestroy(event_); }
 void Event::record(cudaStream_t stream) const {
   check(cudaEventRecord(event_, stream), "recording an event");

@@ -43,7 +43,7 @@ class Stream {
 
 class Event {
  public:
-  explicit Event(bool timing = true);
+  explicit Event(unsigned flags = cudaEventDefault);
   ~Event();
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;

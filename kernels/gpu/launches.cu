@@ -57,19 +57,32 @@ void launch(const Run& run) {
 
 void event_record(const Run& run) {
   const gpu::Stream stream;
-  const gpu::Event event(false);
+  const gpu::Event event(cudaEventDisableTiming);
   run.point({}, host_seconds(stream, [&] { event.record(stream); }));
 }
 
 void event_wait(const Run& run) {
+  constexpr int kCalls = 200;
   const gpu::Stream stream, other;
-  const gpu::Event event(false);
+  const gpu::Event event(cudaEventDisableTiming);
+  gpu::Hold hold;
   gpu::empty_kernel(other);
-  event.record(other);
-  run.point({}, host_seconds(stream, [&] {
-              gpu::check(cudaStreamWaitEvent(stream, event, 0), "waiting for an event");
-            }));
-  other.synchronize();
+  std::vector<double> samples;
+  for (int sample = 0; sample < 10; ++sample) {
+    hold.start(other);  // waiting for what has happened would be nothing to do
+    event.record(other);
+    const double begin = now();
+    for (int i = 0; i < kCalls; ++i) {
+      gpu::check(cudaStreamWaitEvent(stream, event, 0), "waiting for an event");
+    }
+    if (sample > 0) {  // the first warms up
+      samples.push_back((now() - begin) / kCalls);
+    }
+    hold.release();
+    stream.synchronize();
+    other.synchronize();
+  }
+  run.point({}, std::move(samples));
 }
 
 void synchronize(const Run& run) {
@@ -82,7 +95,7 @@ void stream_switch(const Run& run) {
   constexpr int kPairs = 50;
   gpu::Timer timer;
   const gpu::Stream other;
-  const gpu::Event there(false), back(false);
+  const gpu::Event there(cudaEventDisableTiming), back(cudaEventDisableTiming);
   gpu::empty_kernel(other);
   gpu::empty_kernel(timer.stream());
   other.synchronize();

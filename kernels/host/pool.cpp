@@ -53,6 +53,15 @@ int usable_cores() {
   return granted > 0 ? std::clamp(static_cast<int>(std::lround(granted)), 1, allowed) : allowed;
 }
 
+std::vector<int> thread_counts(int most) {
+  std::vector<int> counts;
+  for (int threads = 1; threads < most; threads *= 2) {
+    counts.push_back(threads);
+  }
+  counts.push_back(most);
+  return counts;
+}
+
 struct Pool::Shared {
   std::mutex mutex;
   std::condition_variable work, done;

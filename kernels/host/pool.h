@@ -7,11 +7,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <vector>
 
 namespace offsim::kernels {
 
 // Cores that this process may use: its affinity mask, and no more than its cgroup's CPU quota.
 int usable_cores();
+
+// 1, 2, 4 ... and `most`.
+std::vector<int> thread_counts(int most);
 
 class Pool {
  public:
