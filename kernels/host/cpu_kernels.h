@@ -63,7 +63,7 @@ struct CpuArguments {
   AdamStep adam;
 };
 
-// One pass over `elements` on at most `threads` of the pool, split statically, 32768 elements a thread
+// One pass over `elements` on at most `threads` of the pool, split statically, 32768 a thread
 // or more (as torch's parallel loops); few elements are done by the caller. Returns the sum of
 // squares of norm, 1 or 0 of isfinite (1: something is not finite), 0 of others. Requires: buffers
 // of the kernel's sizes that do not overlap, aligned to their elements.

@@ -156,7 +156,7 @@ double triad(const CpuBuffers& buffers, Part part, const CpuArguments& arguments
   return 0;
 }
 
-// Those whose fp32 results are no bf16 come after all that read bf16, and zero last, so that a bench
+// Those whose fp32 results are no bf16 come after all that read bf16, and zero last: a bench
 // can run one after the other on the same data.
 constexpr CpuLoop kLoops[kCpuLoops] = {
     {{"adam_bf16", 2, 2, 2, 2, 14}, adam<Bf16, Bf16>},

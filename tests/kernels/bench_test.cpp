@@ -35,7 +35,8 @@ TEST(Python, LinesOfAScriptArePoints) {
                        std::to_string(samples));
       });
   python_points(run, R"(import json, sys
-print(json.dumps({"at": {"kernel": sys.argv[1], "threads": 2}, "samples": [1.5, 2.5], "unit": "B/s"}))
+at = {"kernel": sys.argv[1], "threads": 2}
+print(json.dumps({"at": at, "samples": [1.5, 2.5], "unit": "B/s"}))
 )",
                 {"mul"}, 30);
   EXPECT_EQ(seen, (std::vector<std::string>{"kernel mul 2 2.000000 B/s 2"}));
