@@ -15,6 +15,7 @@
 #include <tuple>
 
 #include "kernels/bench.h"
+#include "kernels/gpu/attention.h"
 #include "kernels/gpu/cuda.h"
 #include "kernels/gpu/gemm.h"
 #include "kernels/replay/cuda_kernels.h"
@@ -123,7 +124,6 @@ class CudaDevice final : public Device {
     const cudaStream_t on = streams_[stream]->stream;
     switch (kernel.kind) {
       case Kernel::Kind::kGemm:
-        return plan(stream, kernel).run(source_, sink_, on);
       case Kernel::Kind::kAttention:
         return plan(stream, kernel).run(source_, sink_, on);
       case Kernel::Kind::kElementwise: {
@@ -136,8 +136,8 @@ class CudaDevice final : public Device {
         const std::int64_t width = kernel.type == Kernel::Type::kFp32 ? 4 : 2;
         const std::int64_t bytes = aligned(kernel.elements * width);
         std::byte* const arrays = sink_.next(4 * bytes);
-        replay_adam(arrays, arrays + bytes, arrays + 2 * bytes, arrays + 3 * bytes,
-                    kernel.elements, width == 4, on);
+        replay_adam(arrays, arrays + bytes, arrays + 2 * bytes, arrays + 3 * bytes, kernel.elements,
+                    width == 4, on);
         return;
       }
     }
@@ -193,19 +193,20 @@ class CudaDevice final : public Device {
   }
 
  private:
-  // Products of one call: one, or those that stand for attention.
+  // A product on memory of the rings, or attention on memory of its own.
   struct Plan {
-    struct Product {
-      gpu::Gemm gemm;
-      std::int64_t a, b, c;  // bytes
-    };
-    std::vector<Product> products;
+    std::unique_ptr<gpu::Gemm> product;
+    std::int64_t a = 0, b = 0, c = 0;  // bytes
+    gpu::DeviceBuffer memory;
+    std::unique_ptr<gpu::Attention> attention;
 
     void run(Ring& source, Ring& sink, cudaStream_t stream) const {
-      for (const Product& p : products) {
-        std::byte* const a = source.next(aligned(p.a) + p.b);
-        p.gemm.run(a, a + aligned(p.a), sink.next(p.c), stream);
+      if (attention) {
+        attention->run(stream);
+        return;
       }
+      std::byte* const at = source.next(aligned(a) + b);
+      product->run(at, at + aligned(a), sink.next(c), stream);
     }
   };
   using Key = std::tuple<std::uint32_t, int, int, std::int64_t, std::int64_t, std::int64_t,
@@ -228,15 +229,6 @@ class CudaDevice final : public Device {
     return plans_.at(key_of(stream, kernel));
   }
 
-  // What stands for the kernel: products, and what of the rings one of them needs.
-  static std::vector<gpu::GemmShape> products_of(const Kernel& k) {
-    const gpu::Type type = type_of(k);
-    if (k.kind == Kernel::Kind::kGemm) {
-      return {{k.m, k.n, k.k, type, gpu::Layout::kNt}};
-    }
-    return {};
-  }
-
   void plan_kernels() {
     for (const Call& call : program_->calls) {
       if (call.kind != Call::Kind::kLaunch || !planned_.insert({call.lane, call.id}).second) {
@@ -248,7 +240,7 @@ class CudaDevice final : public Device {
     }
     for (const Call& call : program_->calls) {
       if (call.kind == Call::Kind::kCopy) {
-        std::int64_t& need = call.to == Space::kGpu ? needs_.sink : needs_.source;
+        std::int64_t& need = call.to == Tier::kGpu ? needs_.sink : needs_.source;
         const std::int64_t piece = (call.bytes + call.times - 1) / call.times;
         need = std::max(need, aligned(std::min(piece, arena_limit())));
       }
@@ -268,14 +260,38 @@ class CudaDevice final : public Device {
     if (!added) {
       return;
     }
-    for (const gpu::GemmShape& shape : products_of(kernel)) {
-      const auto a = static_cast<std::int64_t>(gpu::bytes_a(shape));
-      const auto b = static_cast<std::int64_t>(gpu::bytes_b(shape));
-      const auto c = static_cast<std::int64_t>(gpu::bytes_c(shape));
-      needs_.source = std::max(needs_.source, 2 * kAlignment + a + b);
-      needs_.sink = std::max(needs_.sink, aligned(c));
-      found->second.products.push_back({gpu::Gemm(streams_[stream]->lt, shape), a, b, c});
+    Plan& plan = found->second;
+    if (kernel.kind == Kernel::Kind::kAttention) {
+      plan_attention(stream, kernel, plan);
+      return;
     }
+    const gpu::GemmShape shape{kernel.m, kernel.n, kernel.k, type_of(kernel), gpu::Layout::kNt};
+    plan.a = static_cast<std::int64_t>(gpu::bytes_a(shape));
+    plan.b = static_cast<std::int64_t>(gpu::bytes_b(shape));
+    plan.c = static_cast<std::int64_t>(gpu::bytes_c(shape));
+    needs_.source = std::max(needs_.source, 2 * kAlignment + plan.a + plan.b);
+    needs_.sink = std::max(needs_.sink, aligned(plan.c));
+    plan.product = std::make_unique<gpu::Gemm>(streams_[stream]->lt, shape);
+  }
+
+  // Heads of two widths as heads of one that take as many operations.
+  void plan_attention(std::uint32_t stream, const Kernel& k, Plan& plan) {
+    if (k.type == Kernel::Type::kFp32) {
+      throw std::runtime_error("attention in fp32 is not replayed");
+    }
+    const std::int64_t even =
+        k.backward ? (3 * k.head_dim + 2 * k.value_dim) / 5 : (k.head_dim + k.value_dim) / 2;
+    const gpu::AttentionShape shape{k.batch, k.heads, k.sequence, (even + 7) / 8 * 8, k.backward};
+    const std::size_t tensor = (gpu::attention_tensor_bytes(shape) + 255) / 256 * 256;
+    plan.memory = gpu::DeviceBuffer(7 * tensor + gpu::attention_scratch_bytes(shape));
+    const cudaStream_t on = streams_[stream]->stream;
+    gpu::fill_normal(plan.memory.data(), gpu::Type::kBf16, plan.memory.size() / 2, 2, on);
+    std::byte* const at = plan.memory.data();
+    plan.attention = std::make_unique<gpu::Attention>(
+        streams_[stream]->lt, shape,
+        gpu::AttentionBuffers{at, at + tensor, at + 2 * tensor, at + 3 * tensor, at + 4 * tensor,
+                              at + 5 * tensor, at + 6 * tensor, at + 7 * tensor},
+        on);
   }
 
   void make_memory() {
@@ -285,7 +301,8 @@ class CudaDevice final : public Device {
     const std::int64_t needed = aligned(needs_.source) + aligned(needs_.sink);
     if (needed > most) {
       throw std::runtime_error("the largest kernels need " + std::to_string(needed >> 20) +
-                               " MiB of the GPU, " + std::to_string(std::max<std::int64_t>(0, most >> 20)) +
+                               " MiB of the GPU, " +
+                               std::to_string(std::max<std::int64_t>(0, most >> 20)) +
                                " are free; a smaller micro-batch or fewer layers fit");
     }
     const std::int64_t bytes = std::max(needed, std::min(program_->peak.gpu, most));

@@ -92,8 +92,8 @@ void replay_elementwise(const std::byte* from, std::byte* to, std::int64_t half,
         (half - done) / 16);
   } else {
     const std::int64_t packs = half / 16;
-    stream_words<<<blocks_for(packs), kThreads, 0, stream>>>(
-        reinterpret_cast<const uint4*>(from), reinterpret_cast<uint4*>(to), packs);
+    stream_words<<<blocks_for(packs), kThreads, 0, stream>>>(reinterpret_cast<const uint4*>(from),
+                                                             reinterpret_cast<uint4*>(to), packs);
   }
   gpu::check(cudaGetLastError(), "launching an elementwise kernel");
 }
@@ -102,13 +102,12 @@ void replay_adam(std::byte* p, const std::byte* g, std::byte* m, std::byte* v,
                  std::int64_t elements, bool wide, cudaStream_t stream) {
   if (wide) {
     adam<float><<<blocks_for(elements / 4), kThreads, 0, stream>>>(
-        reinterpret_cast<float*>(p), reinterpret_cast<const float*>(g),
-        reinterpret_cast<float*>(m), reinterpret_cast<float*>(v), elements / 4 * 4);
+        reinterpret_cast<float*>(p), reinterpret_cast<const float*>(g), reinterpret_cast<float*>(m),
+        reinterpret_cast<float*>(v), elements / 4 * 4);
   } else {
     adam<__nv_bfloat16><<<blocks_for(elements / 8), kThreads, 0, stream>>>(
         reinterpret_cast<__nv_bfloat16*>(p), reinterpret_cast<const __nv_bfloat16*>(g),
-        reinterpret_cast<__nv_bfloat16*>(m), reinterpret_cast<__nv_bfloat16*>(v),
-        elements / 8 * 8);
+        reinterpret_cast<__nv_bfloat16*>(m), reinterpret_cast<__nv_bfloat16*>(v), elements / 8 * 8);
   }
   gpu::check(cudaGetLastError(), "launching Adam");
 }

@@ -107,7 +107,7 @@ class Executor {
     std::condition_variable more;
     std::deque<std::uint32_t> calls;
     std::vector<Span> spans;
-    std::vector<double> step_ends;              // of threads
+    std::vector<double> step_ends;               // of threads
     std::vector<std::uint32_t> step_end_points;  // of streams
   };
 
@@ -256,8 +256,8 @@ class Executor {
 
   // A copy of pageable memory keeps the host until it is done, which is no issuing.
   void copy(std::uint32_t index, const Call& call) {
-    const bool to_gpu = call.to == Space::kGpu;
-    const bool pinned = (to_gpu ? call.from : call.to) == Space::kPinned;
+    const bool to_gpu = call.to == Tier::kGpu;
+    const bool pinned = (to_gpu ? call.from : call.to) == Tier::kPinned;
     const std::shared_ptr<Block> into = block(call.into);
     const double issued = now();
     const std::uint32_t begin = mark(call.lane);
@@ -266,7 +266,7 @@ class Executor {
       end += call.bytes / call.times + (piece < call.bytes % call.times ? 1 : 0);
       while (done < end) {
         const std::int64_t bytes = std::min(end - done, largest(pinned, into.get(), done));
-        std::byte* const memory = pinned ? pinned_memory(bytes)
+        std::byte* const memory = pinned                       ? pinned_memory(bytes)
                                   : into && done < into->bytes ? into->data + done
                                                                : host_.pageable(bytes);
         to_gpu ? device_.copy_to_gpu(call.lane, memory, bytes)
@@ -374,7 +374,7 @@ class Executor {
 
   // Blocks of pageable memory alone are real. One that another lane still writes stays until then.
   void memory(std::uint32_t lane, std::uint32_t index, const Call& call) {
-    if (call.from != Space::kPageable) {
+    if (call.from != Tier::kPageable) {
       return;
     }
     if (call.kind == Call::Kind::kAllocate) {
@@ -423,7 +423,8 @@ class Executor {
   std::uint32_t next_point_ = 0;
   std::int64_t pinned_at_ = 0;
 
-  std::vector<std::uint32_t> event_points_;  // by event, of streams'; written before it is handed on
+  std::vector<std::uint32_t>
+      event_points_;  // by event, of streams'; written before it is handed on
   std::mutex events_mutex_;
   std::condition_variable event_happened_;
   std::vector<bool> event_done_;  // of threads' events

@@ -1,26 +1,19 @@
 #include "kernels/replay/host_work.h"
 
-#include <fcntl.h>
 #include <sched.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
-#include <cerrno>
-#include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <mutex>
 #include <set>
 #include <stdexcept>
 #include <string_view>
 
 #include "kernels/host/cpu_kernels.h"
+#include "kernels/host/host.h"
 #include "kernels/host/pool.h"
 #include "kernels/replay/host_limits.h"
+#include "kernels/storage/engine.h"
+#include "kernels/storage/scratch_file.h"
 
 namespace offsim::kernels {
 
@@ -30,24 +23,13 @@ constexpr std::int64_t kMi = 1 << 20;
 constexpr std::int64_t kLine = 64;
 constexpr std::int64_t kFileLimit = 8192 * kMi;
 constexpr std::int64_t kIoBlock = kMi;  // of one request to the drive, at most
-constexpr int kMostIoThreads = 32;
-
-[[noreturn]] void system_failed(const std::string& what) {
-  throw std::runtime_error(what + ": " + std::strerror(errno));
-}
+constexpr int kMostInFlight = 64;
 
 // Mapped memory, full of small positive numbers: as fp32 or bf16, none of them tiny, infinite or
 // wrong under a square root, whatever kernel goes over them.
 class Arena {
  public:
-  Arena() = default;
-  Arena(std::int64_t bytes, bool wide, Pool& pool) : bytes_(bytes) {
-    void* const at = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) {
-      system_failed("mapping " + std::to_string(bytes / kMi) + " MiB");
-    }
-    data_ = static_cast<std::byte*>(at);
+  Arena(std::int64_t bytes, bool wide, Pool& pool) : mapping_(bytes) {
     pool.run(pool.size(), [&](int index) {
       const Part part = part_of(bytes / 4, index, pool.size());
       auto state = static_cast<std::uint32_t>(index) * 2654435761U + 1;
@@ -57,30 +39,16 @@ class Arena {
         const std::uint32_t high = 0x3880U + (state >> 22U);
         const std::uint32_t low = wide ? state & 0xffffU : 0x3880U + ((state >> 6U) & 0x3ffU);
         const std::uint32_t word = (high << 16U) | low;
-        std::memcpy(data_ + i * 4, &word, sizeof word);
+        std::memcpy(data() + i * 4, &word, sizeof word);
       }
     });
   }
-  ~Arena() {
-    if (data_ != nullptr) {
-      munmap(data_, static_cast<std::size_t>(bytes_));
-    }
-  }
-  Arena(const Arena&) = delete;
-  Arena& operator=(const Arena&) = delete;
-  Arena(Arena&& other) noexcept { *this = std::move(other); }
-  Arena& operator=(Arena&& other) noexcept {
-    std::swap(data_, other.data_);
-    std::swap(bytes_, other.bytes_);
-    return *this;
-  }
 
-  std::byte* data() const { return data_; }
-  std::int64_t bytes() const { return bytes_; }
+  std::byte* data() const { return mapping_.data(); }
+  std::int64_t bytes() const { return mapping_.bytes(); }
 
  private:
-  std::byte* data_ = nullptr;
-  std::int64_t bytes_ = 0;
+  Mapping mapping_;
 };
 
 // A thread's way through an arena, a piece after the other.
@@ -172,52 +140,54 @@ class CoresForLane {
   bool changed_ = false;
 };
 
-// The file that stands for the drive's: written through once, and without a name from then on.
-class DriveFile {
+// A queue of I/O on the file that stands for the drive's: blocks of its own memory, so many in
+// flight at a time.
+class IoQueue {
  public:
-  DriveFile(const std::string& path, std::int64_t bytes, Pool& pool) : bytes_(bytes) {
-    handle_ = open(path.c_str(), O_CREAT | O_EXCL | O_RDWR | O_DIRECT | O_CLOEXEC, 0600);
-    if (handle_ < 0) {
-      system_failed("--file " + path);
-    }
-    unlink(path.c_str());
-    const Arena block(8 * kMi, true, pool);
-    for (std::int64_t at = 0; at < bytes_; at += block.bytes()) {
-      move(true, block.data(), block.bytes(), at);
-    }
-  }
-  ~DriveFile() { close(handle_); }
-  DriveFile(const DriveFile&) = delete;
-  DriveFile& operator=(const DriveFile&) = delete;
+  IoQueue(int descriptor, std::int64_t file_bytes, std::int64_t place, Pool& pool)
+      : engine_(make_io_engine(descriptor, kMostInFlight)),
+        memory_(kMostInFlight * kIoBlock, true, pool),
+        file_bytes_(file_bytes),
+        read_at_(place),
+        write_at_(place) {}
 
-  std::int64_t bytes() const { return bytes_; }
-  // Requires: memory, bytes and place are multiples of 4 KiB.
-  void move(bool write, std::byte* data, std::int64_t bytes, std::int64_t at) const {
-    while (bytes > 0) {
-      const auto size = static_cast<std::size_t>(bytes);
-      const ssize_t done =
-          write ? pwrite(handle_, data, size, at) : pread(handle_, data, size, at);
-      if (done <= 0 && errno != EINTR) {
-        system_failed(write ? "writing to the drive" : "reading from the drive");
+  void transfer(bool write, std::int64_t bytes, std::int64_t in_flight) {
+    const std::int64_t block = std::clamp(in_flight / kPage * kPage, kPage, kIoBlock);
+    const auto depth =
+        static_cast<int>(std::clamp<std::int64_t>(in_flight / block, 1, kMostInFlight));
+    std::int64_t& at = write ? write_at_ : read_at_;
+    int begun = 0, under_way = 0;
+    for (std::int64_t left = bytes; left > 0; left -= block) {
+      int slot = begun++;
+      if (under_way == depth) {
+        slot = engine_->wait();
+        --under_way;
       }
-      const std::int64_t moved = std::max<ssize_t>(done, 0);
-      data += moved;
-      at += moved;
-      bytes -= moved;
+      const std::int64_t size = std::min(block, (left + kPage - 1) / kPage * kPage);
+      at = at + size > file_bytes_ ? 0 : at;
+      engine_->submit({write, memory_.data() + slot * kIoBlock, at, size, slot});
+      at += size;
+      ++under_way;
+    }
+    for (; under_way > 0; --under_way) {
+      engine_->wait();
     }
   }
 
  private:
-  int handle_ = -1;
-  std::int64_t bytes_;
+  static constexpr std::int64_t kPage = 4096;
+
+  std::unique_ptr<IoEngine> engine_;
+  Arena memory_;
+  std::int64_t file_bytes_;
+  std::int64_t read_at_, write_at_;
 };
 
 // What a lane needs for its work.
 struct LaneWork {
   std::unique_ptr<Pool> pool;
-  std::vector<Walk> walks;           // fp32, bf16
-  std::vector<Arena> buffers;        // of I/O
-  std::int64_t at_read = 0, at_write = 0;  // in the file
+  std::vector<Walk> walks;  // fp32, bf16
+  std::unique_ptr<IoQueue> io;
 };
 
 class RealHostWork final : public HostWork {
@@ -228,7 +198,7 @@ class RealHostWork final : public HostWork {
     held_ = program.peak.pageable;
     Pool all;
     cores_ = all.size();
-    copies_ = Arena(arena_bytes(std::min(held_, most_pageable(program))), true, all);
+    copies_.emplace(arena_bytes(std::min(held_, most_pageable(program))), true, all);
     std::set<std::uint32_t> computing, queues;
     std::map<std::uint32_t, int> threads;
     for (const Call& call : program.calls) {
@@ -244,15 +214,15 @@ class RealHostWork final : public HostWork {
     }
     lanes_.resize(program.lanes.size());
     if (!computing.empty()) {
-      wide_ = Arena(arena_bytes(held_ + program.peak.pinned), true, all);
-      narrow_ = Arena(arena_bytes((held_ + program.peak.pinned) / 2), false, all);
+      wide_.emplace(arena_bytes(held_ + program.peak.pinned), true, all);
+      narrow_.emplace(arena_bytes((held_ + program.peak.pinned) / 2), false, all);
     }
     std::int64_t place = 0;
     for (const std::uint32_t lane : computing) {
       const CoresForLane cores(lane == 0 ? cores_ : threads[lane], cores_);
       lanes_[lane].pool = std::make_unique<Pool>(threads[lane]);
-      lanes_[lane].walks = {Walk(wide_, place), Walk(narrow_, place % narrow_.bytes())};
-      place = (place + wide_.bytes() / 4) % wide_.bytes();
+      lanes_[lane].walks = {Walk(*wide_, place), Walk(*narrow_, place % narrow_->bytes())};
+      place = (place + wide_->bytes() / 4) % wide_->bytes();
     }
     if (!queues.empty()) {
       prepare_drive(program, queues, all);
@@ -264,8 +234,7 @@ class RealHostWork final : public HostWork {
     const std::int64_t times = std::max<std::int64_t>(1, call.times);
     std::byte* const end = into + into_bytes;
     for (std::int64_t time = 0; time < times; ++time) {
-      const std::int64_t elements =
-          call.elements / times + (time < call.elements % times ? 1 : 0);
+      const std::int64_t elements = call.elements / times + (time < call.elements % times ? 1 : 0);
       for (const std::string& kernel : passes.kernels) {
         into = run(call, find_cpu_kernel(kernel), elements, passes.single_core, into, end);
       }
@@ -273,40 +242,24 @@ class RealHostWork final : public HostWork {
   }
 
   void transfer(const Call& call) override {
-    LaneWork& lane = lanes_[call.lane];
-    const bool write = call.kind == Call::Kind::kWrite;
-    std::int64_t& at = write ? lane.at_write : lane.at_read;
-    const std::int64_t block = block_of(call.in_flight);
-    const int threads = static_cast<int>(
-        std::clamp<std::int64_t>(call.in_flight / block, 1, lane.pool->size()));
-    const std::int64_t blocks = (call.bytes + block - 1) / block;
-    const std::int64_t first = at;
-    std::atomic<std::int64_t> next{0};
-    lane.pool->run(threads, [&](int index) {
-      std::byte* const memory = lane.buffers[static_cast<std::size_t>(index)].data();
-      for (std::int64_t i = next++; i < blocks; i = next++) {
-        const std::int64_t bytes = std::min(block, (call.bytes - i * block + 4095) / 4096 * 4096);
-        file_at(write, memory, bytes, (first + i * block) % (drive_->bytes() / block * block));
-      }
-    });
-    at = (first + blocks * block) % drive_->bytes() / block * block;
+    lanes_[call.lane].io->transfer(call.kind == Call::Kind::kWrite, call.bytes, call.in_flight);
   }
 
   std::byte* pageable(std::int64_t bytes) override {
-    if (copies_at_ + bytes > copies_.bytes()) {
+    if (copies_at_ + bytes > copies_->bytes()) {
       copies_at_ = 0;
     }
-    std::byte* const at = copies_.data() + copies_at_;
+    std::byte* const at = copies_->data() + copies_at_;
     copies_at_ += (bytes + kLine - 1) / kLine * kLine;
     return at;
   }
-  std::int64_t pageable_bytes() const override { return copies_.bytes(); }
+  std::int64_t pageable_bytes() const override { return copies_->bytes(); }
 
   std::vector<MemoryUse> memory() const override {
     std::vector<MemoryUse> uses{
-        {"pageable", copies_.bytes() + wide_.bytes() + narrow_.bytes(), held_}};
+        {"pageable", copies_->bytes() + (wide_ ? wide_->bytes() + narrow_->bytes() : 0), held_}};
     if (drive_) {
-      uses.push_back({"drive", drive_->bytes(), drive_held_});
+      uses.push_back({"drive", drive_bytes_, drive_held_});
     }
     return uses;
   }
@@ -317,7 +270,7 @@ class RealHostWork final : public HostWork {
     std::int64_t bytes = 0;
     for (const Call& call : program.calls) {
       if (call.kind == Call::Kind::kCopy &&
-          (call.from == Space::kPageable || call.to == Space::kPageable)) {
+          (call.from == Tier::kPageable || call.to == Tier::kPageable)) {
         bytes += std::min(call.bytes, arena_limit());
         bytes = std::min(bytes, arena_limit());
       }
@@ -325,40 +278,30 @@ class RealHostWork final : public HostWork {
     return bytes;
   }
 
-  static std::int64_t block_of(std::int64_t in_flight) {
-    return std::clamp<std::int64_t>(in_flight / 8 / 4096 * 4096, 4096, kIoBlock);
-  }
-
-  void file_at(bool write, std::byte* memory, std::int64_t bytes, std::int64_t at) const {
-    drive_->move(write, memory, bytes, at);
-  }
-
   void prepare_drive(const Program& program, const std::set<std::uint32_t>& queues, Pool& all) {
     if (file_.empty()) {
       throw std::runtime_error("the program reads and writes a drive: --file PATH says where");
     }
     drive_held_ = program.peak.nvme;
-    const std::int64_t wanted = std::clamp(drive_held_, 256 * kMi, kFileLimit);
-    drive_ = std::make_unique<DriveFile>(file_, wanted / (8 * kMi) * 8 * kMi, all);
+    drive_bytes_ = scratch_bytes(file_, 0, std::clamp(drive_held_, 256 * kMi, kFileLimit));
+    drive_ = std::make_unique<ScratchFile>(file_);
+    IoQueue(drive_->descriptor(), drive_bytes_, 0, all)
+        .transfer(true, drive_bytes_, kMostInFlight * kIoBlock);
     std::int64_t place = 0;
     for (const std::uint32_t lane : queues) {
-      lanes_[lane].pool = std::make_unique<Pool>(kMostIoThreads);
-      for (int i = 0; i < kMostIoThreads; ++i) {
-        lanes_[lane].buffers.emplace_back(kIoBlock, true, all);
-      }
-      lanes_[lane].at_read = place;
-      lanes_[lane].at_write = (place + drive_->bytes() / 2) % drive_->bytes() / kMi * kMi;
-      place += drive_->bytes() / 8 / kMi * kMi;
+      lanes_[lane].io = std::make_unique<IoQueue>(drive_->descriptor(), drive_bytes_, place, all);
+      place = (place + drive_bytes_ / 8 / kMi * kMi) % drive_bytes_;
     }
   }
 
   // One pass; what of `into` is left is written first. Returns where it ends.
-  std::byte* run(const Call& call, const CpuKernel& kernel, std::int64_t elements,
-                 bool single_core, std::byte* into, const std::byte* end) {
+  std::byte* run(const Call& call, const CpuKernel& kernel, std::int64_t elements, bool single_core,
+                 std::byte* into, const std::byte* end) {
     LaneWork& lane = lanes_[call.lane];
     const int wanted = single_core ? 1 : (call.threads > 0 ? call.threads : cores_);
     const int threads = std::min(wanted, lane.pool->size());
-    const std::int64_t largest = std::min(wide_.bytes() / 16, narrow_.bytes() / 8) / kLine * kLine;
+    const std::int64_t largest =
+        std::min(wide_->bytes() / 16, narrow_->bytes() / 8) / kLine * kLine;
     for (std::int64_t done = 0; done < elements;) {
       std::int64_t piece = std::min(elements - done, largest);
       CpuBuffers buffers;
@@ -385,26 +328,19 @@ class RealHostWork final : public HostWork {
 
   std::string file_;
   int cores_ = 1;
-  std::int64_t held_ = 0, drive_held_ = 0;
+  std::int64_t held_ = 0, drive_held_ = 0, drive_bytes_ = 0;
   std::map<std::string, Passes> passes_;
-  Arena copies_, wide_, narrow_;
+  std::optional<Arena> copies_, wide_, narrow_;
   std::int64_t copies_at_ = 0;
-  std::unique_ptr<DriveFile> drive_;
+  std::unique_ptr<ScratchFile> drive_;
   std::vector<LaneWork> lanes_;
 };
 
 }  // namespace
 
 std::int64_t arena_bytes(std::int64_t held) {
-  std::int64_t free = arena_limit();
-  std::ifstream meminfo("/proc/meminfo");
-  std::string key, unit;
-  for (std::int64_t value = 0; meminfo >> key >> value; std::getline(meminfo, unit)) {
-    if (key == "MemAvailable:") {
-      free = value * 1024 / 4;  // there are four arenas at most
-    }
-  }
-  return std::max(16 * kMi, std::min({held, arena_limit(), free}) / kMi * kMi);
+  const std::int64_t most = std::min(arena_limit(), available_bytes() / 4);  // four at most
+  return std::max(16 * kMi, std::min(held, most) / kMi * kMi);
 }
 
 std::unique_ptr<HostWork> make_host_work(const std::string& file) {

@@ -13,10 +13,10 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kLongestLine = 4 << 20;       // bytes
+constexpr std::size_t kLongestLine = 4 << 20;          // bytes
 constexpr std::int64_t kMost = 1'000'000'000'000'000;  // of any number
-constexpr std::int64_t kMostIds = 10'000'000;  // events, buffers, calls, works
-constexpr std::int64_t kMostRepeats = 10'000'000;   // launches, pieces, calls in one
+constexpr std::int64_t kMostIds = 10'000'000;          // events, buffers, calls, works
+constexpr std::int64_t kMostRepeats = 10'000'000;      // launches, pieces, calls in one
 
 // What is wrong, without its place.
 struct Mistake {
@@ -277,8 +277,8 @@ class Reader {
 
   std::optional<std::uint32_t> destination(Fields& fields) {
     const auto into = fields.id_or_null("into", static_cast<std::int64_t>(buffers_.size()));
-    if (into && (buffers_[*into].state != BufferState::kLive ||
-                 buffers_[*into].space != Space::kPageable)) {
+    if (into &&
+        (buffers_[*into].state != BufferState::kLive || buffers_[*into].space != Tier::kPageable)) {
       throw Mistake{"'into' is no pageable buffer that is there"};
     }
     return into;
@@ -351,15 +351,15 @@ class Reader {
 
   void read_copy(Fields& fields, Call& call) {
     call.lane = lane(fields, "stream", {LaneKind::kStream});
-    call.from = static_cast<Space>(fields.choice("from", kSpaces));
-    call.to = static_cast<Space>(fields.choice("to", kSpaces));
+    call.from = static_cast<Tier>(fields.choice("from", kSpaces));
+    call.to = static_cast<Tier>(fields.choice("to", kSpaces));
     call.bytes = fields.number("bytes", 1);
     call.times = fields.number("pieces", 1, kMostRepeats);
     call.blocking = fields.flag("blocking");
     call.into = destination(fields);
     fields.text("what");
-    if ((call.from == Space::kGpu) == (call.to == Space::kGpu) || call.from == Space::kNvme ||
-        call.to == Space::kNvme) {
+    if ((call.from == Tier::kGpu) == (call.to == Tier::kGpu) || call.from == Tier::kNvme ||
+        call.to == Tier::kNvme) {
       throw Mistake{"a copy goes between the GPU and host memory"};
     }
     if (fields.text("mover") != "engine") {
@@ -382,15 +382,15 @@ class Reader {
     }
   }
 
-  std::int64_t& held(Space space) {
+  std::int64_t& held(Tier space) {
     switch (space) {
-      case Space::kGpu:
+      case Tier::kGpu:
         return held_.gpu;
-      case Space::kPinned:
+      case Tier::kPinned:
         return held_.pinned;
-      case Space::kPageable:
+      case Tier::kPageable:
         return held_.pageable;
-      case Space::kNvme:
+      case Tier::kNvme:
         break;
     }
     return held_.nvme;
@@ -401,7 +401,7 @@ class Reader {
     call.id = fields.id("buffer", buffers_.size());
     BufferInfo& buffer = buffers_[call.id];
     if (call.kind == Call::Kind::kAllocate) {
-      call.from = static_cast<Space>(fields.choice("space", kSpaces));
+      call.from = static_cast<Tier>(fields.choice("space", kSpaces));
       call.bytes = fields.number("bytes");
       fields.text("tag");
       if (buffer.state != BufferState::kUnknown) {
@@ -436,7 +436,7 @@ class Reader {
 
   struct BufferInfo {
     BufferState state = BufferState::kUnknown;
-    Space space = Space::kGpu;
+    Tier space = Tier::kGpu;
     std::int64_t bytes = 0;
   };
 

@@ -17,7 +17,7 @@
 namespace offsim::kernels {
 
 enum class LaneKind : std::uint8_t { kHost, kStream, kWorker, kIo };
-enum class Space : std::uint8_t { kGpu, kPinned, kPageable, kNvme };
+enum class Tier : std::uint8_t { kGpu, kPinned, kPageable, kNvme };
 enum class Phase : std::uint8_t { kSetup, kForward, kBackward, kOptimizer };
 
 struct Lane {
@@ -61,15 +61,15 @@ struct Call {
     kEndStep
   };
   Kind kind = Kind::kEndStep;
-  std::uint32_t lane = 0;     // stream, thread, queue or issuer
-  std::uint32_t id = 0;       // work, event or buffer
-  Space from = Space::kGpu;   // of a copy; of an allocation where it is
-  Space to = Space::kGpu;     // of a copy
+  std::uint32_t lane = 0;  // stream, thread, queue or issuer
+  std::uint32_t id = 0;    // work, event or buffer
+  Tier from = Tier::kGpu;  // of a copy; of an allocation where it is
+  Tier to = Tier::kGpu;    // of a copy
   Phase phase = Phase::kSetup;
   bool blocking = false;
-  std::int32_t threads = 0;   // 0: all cores
-  std::int64_t bytes = 0;     // of a copy, a request, an allocation
-  std::int64_t times = 1;     // pieces of a copy, calls of a CPU kernel, count of a host task
+  std::int32_t threads = 0;  // 0: all cores
+  std::int64_t bytes = 0;    // of a copy, a request, an allocation
+  std::int64_t times = 1;    // pieces of a copy, calls of a CPU kernel, count of a host task
   std::int64_t elements = 0;
   std::int64_t in_flight = 0;
   std::optional<std::uint32_t> into;     // a pageable buffer

@@ -105,10 +105,8 @@ int replay(const ReplayOptions& options) {
   const Execution execution = execute(program, *device, *host, busy);
   for (const std::vector<MemoryUse>& uses : {device->memory(), host->memory()}) {
     for (const MemoryUse& use : uses) {
-      write(std::cout, {{"record", "memory"},
-                        {"pool", use.pool},
-                        {"bytes", use.bytes},
-                        {"held", use.held}});
+      write(std::cout,
+            {{"record", "memory"}, {"pool", use.pool}, {"bytes", use.bytes}, {"held", use.held}});
     }
   }
   write_execution(program, execution, options.steps, std::cout);
