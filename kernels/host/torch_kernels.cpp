@@ -9,7 +9,7 @@ namespace offsim::kernels {
 namespace {
 
 // Lists of tensors beyond the caches, as an optimizer's step or clipping runs over them; of the
-// smallest size 1024 tensors at most, since there the calls cost more than the bytes.
+// smallest size 256 tensors at most, since there the calls cost more than the bytes.
 constexpr std::string_view kScript = R"(import json
 import sys
 import time
@@ -21,33 +21,31 @@ begin = time.perf_counter()
 MI = 1 << 20
 
 
-def timed(call, repeats):
+def timed(call):
     call()
     seconds = []
     start = time.perf_counter()
-    while len(seconds) < repeats or (len(seconds) < 15 and time.perf_counter() - start < 0.05):
+    while True:
         t = time.perf_counter()
         call()
         seconds.append(time.perf_counter() - t)
-    return seconds
+        spent = time.perf_counter() - start
+        if spent > 0.5 or len(seconds) == 15 or (spent > 0.05 and len(seconds) >= 3):
+            return seconds
 
 
 def point(kernel, elements, count, call, used):
     if time.perf_counter() - begin > budget:
         sys.exit(f"stopped after {budget} s, before {kernel} of {elements} elements")
-    seconds = timed(call, 3)
+    seconds = timed(call)
     print(json.dumps({"at": {"kernel": kernel, "elements": elements, "threads": used},
                       "samples": [s / count for s in seconds]}), flush=True)
-
-
-def optimizer(parameters, fused):
-    return torch.optim.AdamW(parameters, lr=1e-5, fused=fused, foreach=False)
 
 
 def kernels(elements, dtype, short):
     """Names and calls over lists, those that make others' data invalid last."""
     size = 4 if short == "f32" else 2
-    count = min(1024, max(1, -(-list_bytes // (elements * size))))
+    count = min(256, max(1, -(-list_bytes // (elements * size))))
     if 6 * count * elements * size > most_bytes:
         count = max(1, most_bytes // (6 * elements * size))
     base = torch.randn(elements, dtype=torch.float32).to(dtype)
@@ -67,10 +65,13 @@ def kernels(elements, dtype, short):
     yield count, f"add_{short}", lambda: [o.add_(g) for o, g in zip(outs, gs)]
     yield count, f"zero_{short}", lambda: [o.zero_() for o in outs]
     del outs, casts
-    fused = optimizer(ps, True)
-    yield count, f"adam_torch_fused_{short}", fused.step
-    del fused
-    loop = optimizer(ps, False)
+    try:
+        fused = torch.optim.AdamW(ps, lr=1e-5, fused=True)
+        yield count, f"adam_torch_fused_{short}", fused.step
+        del fused
+    except (TypeError, RuntimeError):
+        pass  # before 2.4 there is none on the CPU
+    loop = torch.optim.AdamW(ps, lr=1e-5, foreach=False)
     yield count, f"adam_torch_loop_{short}", loop.step
 
 

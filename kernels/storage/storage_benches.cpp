@@ -1,7 +1,9 @@
 // The benches of a drive: direct I/O on a new file (scratch_file.h), filled with random data first,
 // so that reads find data and writes go over blocks that exist.
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <stdexcept>
 
@@ -25,18 +27,14 @@ constexpr std::array kOps{Op::kRead, Op::kWrite, Op::kMixed};
 
 const char* word(Op op) { return op == Op::kRead ? "read" : op == Op::kWrite ? "write" : "mixed"; }
 
-// Memory of one kind of request for all threads: requests in flight share no byte of it.
+// Memory whose pages are there, with random data where that is asked for.
 Mapping touched(std::int64_t bytes, bool random) {
   Mapping mapping(bytes);
   std::mt19937_64 generator(5);
-  for (std::int64_t at = 0; at < mapping.bytes(); at += 8) {
-    if (!random) {
-      mapping.data()[at] = std::byte{1};
-      at += kPage - 8;
-      continue;
-    }
-    const std::uint64_t word8 = generator();
-    std::memcpy(mapping.data() + at, &word8, sizeof word8);
+  const std::int64_t step = random ? static_cast<std::int64_t>(sizeof generator()) : kPage;
+  for (std::int64_t at = 0; at < mapping.bytes(); at += step) {
+    const auto number = random ? generator() : 1;
+    std::memcpy(mapping.data() + at, &number, sizeof number);
   }
   return mapping;
 }
@@ -45,7 +43,7 @@ Mapping touched(std::int64_t bytes, bool random) {
 class Drive {
  public:
   Drive(const Run& run, double fill_seconds)
-      : file_(run.options().file), random_(touched(64 * kMiB, true)), buffers_(0) {
+      : file_(run.options().file), random_(touched(64 * kMiB, true)) {
     constexpr std::int64_t kQuick = 1024 * kMiB, kFull = 8192 * kMiB;
     fill(scratch_bytes(run.options().file, run.options().file_bytes, run.quick() ? kQuick : kFull),
          fill_seconds);
@@ -54,6 +52,13 @@ class Drive {
 
   int descriptor() const { return file_.descriptor(); }
   std::int64_t bytes() const { return bytes_; }
+  // Memory to read into, its pages there.
+  std::byte* buffers(std::int64_t bytes) {
+    if (!buffers_ || buffers_->bytes() < bytes) {
+      buffers_ = std::make_unique<Mapping>(touched(bytes, false));
+    }
+    return buffers_->data();
+  }
   // Random data for request `index`: another place for the next, so that no block of the file is
   // written twice with the same.
   std::byte* data(std::int64_t index, std::int64_t block) const {
@@ -111,7 +116,8 @@ class Drive {
 
   ScratchFile file_;
   Mapping random_;
-  std::int64_t bytes_ = 0;  // filled
+  std::unique_ptr<Mapping> buffers_;  // grown when more are asked for
+  std::int64_t bytes_ = 0;            // filled
 };
 
 struct Load {
@@ -158,13 +164,13 @@ std::vector<Done> work(const Drive& drive, const Load& load, int thread, std::by
 }
 
 // Completions of all threads in order of time.
-std::vector<Done> run_load(const Drive& drive, const Load& load, double seconds) {
-  const Mapping buffers = touched(load.block * load.depth * load.threads, false);
+std::vector<Done> run_load(Drive& drive, const Load& load, double seconds) {
+  std::byte* buffers = drive.buffers(load.block * load.depth * load.threads);
   Pool pool(load.threads);
   std::vector<std::vector<Done>> each(static_cast<std::size_t>(load.threads));
   pool.run(load.threads, [&](int i) {
     each[static_cast<std::size_t>(i)] =
-        work(drive, load, i, buffers.data() + i * load.block * load.depth, seconds);
+        work(drive, load, i, buffers + i * load.block * load.depth, seconds);
   });
   std::vector<Done> all;
   double end = 1e9;  // when the first thread stopped: from then on the others have more
@@ -200,8 +206,8 @@ std::vector<double> rates(const std::vector<Done>& done, std::size_t least) {
   return out;
 }
 
-double drive_point(const Run& run, const Drive& drive, const Load& load) {
-  const double seconds = run.quick() ? 0.2 : 1;
+double drive_point(const Run& run, Drive& drive, const Load& load) {
+  const double seconds = run.quick() ? 0.15 : 1;
   const auto least = static_cast<std::size_t>(load.depth * load.threads);
   const auto samples = rates(run_load(drive, load, seconds), least);
   run.point({{"op", word(load.op)},
@@ -214,7 +220,7 @@ double drive_point(const Run& run, const Drive& drive, const Load& load) {
 }
 
 void drive(const Run& run) {
-  const Drive drive(run, run.quick() ? 4 : 20);
+  Drive drive(run, run.quick() ? 4 : 20);
   for (const Op op : kOps) {
     Load best{op, kMiB, 1, 4};
     double most = 0;
@@ -255,7 +261,7 @@ void drive_space(const Run& run) {
 // Drives take the first gigabytes into a faster part of theirs: the last third of ten seconds.
 void drive_sustained(const Run& run) {
   constexpr int kSeconds = 10, kDepth = 8;
-  const Drive drive(run, 10);
+  Drive drive(run, 10);
   auto done = run_load(drive, {Op::kWrite, 8 * kMiB, kDepth, 1}, kSeconds);
   const double from = done.back().time * 2 / 3;
   std::erase_if(done, [&](const Done& one) { return one.time < from; });
