@@ -30,8 +30,10 @@ int main(int argc, char** argv) {
   CLI::App* replay_command = app.add_subcommand(
       "replay", "Execute a program (offsim.program/1) and write when each call ran");
   replay_command->add_option("program", replay_options.program, "File of JSON lines")->required();
-  replay_command->add_option("--steps", replay_options.repeat, "Run the last step so many times");
-  replay_command->add_option("--file", replay_options.file, "A file on the drive to use");
+  replay_command->add_option("--steps", replay_options.steps,
+                             "Report the median of so many steps, the program's last ones");
+  replay_command->add_option("--file", replay_options.file,
+                             "A file that does not exist, on the drive to be used");
   replay_command
       ->add_option("--busy", replay_options.busy,
                    "Seconds of a host task: TASK=SECONDS, separated by commas")

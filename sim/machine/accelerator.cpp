@@ -52,8 +52,8 @@ Efficiency read_product(View& map, FigureReader& figures, const Accelerator& a) 
   return fitted(samples, table.figure, map, "gemm");
 }
 
-Efficiency read_attention(View& map, FigureReader& figures, const Accelerator& a, bool backward) {
-  const std::string_view key = backward ? "attention_backward" : "attention_forward";
+Efficiency read_attention(View& map, std::string_view key, FigureReader& figures,
+                          const Accelerator& a, bool backward) {
   if (!is_measured(map, key)) {
     const Known<double> efficiency = figures.fraction(map, key);
     return {unmeasured_attention(efficiency.value, backward), efficiency.figure};
@@ -101,10 +101,16 @@ void read_kernels(View& map, FigureReader& figures, Accelerator& a, bool filled)
     a.gemm = read_product(map, figures, a);
   }
   if (own("attention_forward")) {
-    a.attention_forward = read_attention(map, figures, a, false);
+    a.attention_forward = read_attention(map, "attention_forward", figures, a, false);
   }
   if (own("attention_backward")) {
-    a.attention_backward = read_attention(map, figures, a, true);
+    a.attention_backward = read_attention(map, "attention_backward", figures, a, true);
+  }
+  if (map.get("standin_attention_forward") != nullptr) {
+    a.standin_forward = read_attention(map, "standin_attention_forward", figures, a, false);
+  }
+  if (map.get("standin_attention_backward") != nullptr) {
+    a.standin_backward = read_attention(map, "standin_attention_backward", figures, a, true);
   }
   if (own("elementwise")) {
     a.elementwise = read_elementwise(map, figures, a);

@@ -178,7 +178,8 @@ std::vector<std::string> machine_names(const Catalog& catalog) {
   return names;
 }
 
-Machine load_machine(const Catalog& catalog, const std::string& name, const Place& asked_at) {
+Machine load_machine(const Catalog& catalog, const std::string& name, const Place& asked_at,
+                     const std::string& framework_name) {
   const Node document = find_machine(catalog, name, asked_at);
   View system(document, "");
   std::optional<View> overrides = system.find_map("override");
@@ -201,7 +202,12 @@ Machine load_machine(const Catalog& catalog, const std::string& name, const Plac
   m.accelerator = read_accelerator(View(accelerator, "accelerator"), figures, find_like);
   const Node host = part(catalog, system, "host", "hosts", overrides);
   m.host = read_host(View(host, "host"), figures);
-  const Node framework = part(catalog, system, "framework", "frameworks", overrides);
+  Node framework = part(catalog, system, "framework", "frameworks", overrides);
+  if (!framework_name.empty()) {
+    std::optional<Node> other = read_node(catalog, "frameworks/" + framework_name + ".yaml");
+    SIM_ASSERT(other.has_value(), "the catalog has the framework that a command needs");
+    framework = *std::move(other);
+  }
   m.framework = read_framework(View(framework, "framework"), figures);
   read_connections(catalog, system, overrides, figures, m);
   if (std::optional<View> price = system.find_map("price")) {

@@ -44,6 +44,8 @@ struct Accelerator {
   Known<double> sustained;      // dense kernels in a long run take so many times longer: power
   Known<Seconds> kernel_floor;  // shortest kernel
   Efficiency gemm, attention_forward, attention_backward;
+  // What a replay runs in place of fused attention (kernels/gpu/attention.h), where measured.
+  std::optional<Efficiency> standin_forward, standin_backward;
   Curve elementwise;                                            // bytes a second by bytes moved
   std::optional<Known<ElementsPerSecond>> adam_f32, adam_bf16;  // fused, on the GPU
 };
@@ -176,6 +178,8 @@ std::vector<std::string> machine_names(const Catalog& catalog);
 
 // `name` is a file of systems/ or measured/, or the path of a file on disk (it has a slash or ends
 // in .yaml), which may name parts of the catalog. `asked_at` is where the user named it.
-Machine load_machine(const Catalog& catalog, const std::string& name, const Place& asked_at = {});
+// `framework`: a file of frameworks/ in place of the machine's own, whose overrides do not apply.
+Machine load_machine(const Catalog& catalog, const std::string& name, const Place& asked_at = {},
+                     const std::string& framework = "");
 
 }  // namespace offsim::machine

@@ -58,6 +58,7 @@ class Lowering {
     out_.totals.emplace_back();
     for (const Call& call : program_.calls) {
       std::visit([this](const auto& c) { take(c); }, call);
+      ++call_;
     }
     out_.totals.pop_back();
     out_.graph = std::move(builder_).build();
@@ -89,6 +90,7 @@ class Lowering {
     builder_.reserve(activities, 2 * activities);
     out_.rests_on.reserve(activities);
     out_.lane.reserve(activities);
+    out_.call.reserve(activities);
   }
 
   void add_pools() {
@@ -141,6 +143,7 @@ class Lowering {
     const ActivityId id = builder_.add(activity);
     out_.rests_on.push_back(rests_on);
     out_.lane.push_back(static_cast<std::uint32_t>(lane));
+    out_.call.push_back(call_);
     return id;
   }
 
@@ -480,6 +483,7 @@ class Lowering {
   TagId heap_free_{};
   std::ptrdiff_t queues_ = 0;  // of I/O
   std::uint32_t no_figure_ = 0;
+  std::uint32_t call_ = 0;  // the one that is taken
   ActivityId origin_{};
   Phase phase_ = Phase::kSetup;
 };

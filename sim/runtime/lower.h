@@ -54,6 +54,7 @@ struct Lowered {
   std::vector<std::uint32_t> rests_on;  // by activity: index into figure_shares
   std::vector<FigureShares> figure_shares;
   std::vector<std::uint32_t> lane;            // by activity: index into Program::lanes
+  std::vector<std::uint32_t> call;            // by activity: index into Program::calls
   std::vector<engine::ActivityId> step_ends;  // one a step
   std::vector<StepTotals> totals;             // one a step
   engine::PoolId gpu{}, host{}, host_pinned{},

@@ -91,8 +91,9 @@ std::vector<std::string> Catalog::machine_names() const {
 
 std::vector<std::string> Catalog::model_names() const { return list("models", ".json"); }
 
-machine::Machine Catalog::machine(const std::string& name, const Place& asked_at) const {
-  return machine::load_machine(hardware(), name, asked_at);
+machine::Machine Catalog::machine(const std::string& name, const Place& asked_at,
+                                  const std::string& framework) const {
+  return machine::load_machine(hardware(), name, asked_at, framework);
 }
 
 model::Shape Catalog::model(const std::string& name, const Place& asked_at) const {

@@ -34,7 +34,9 @@ class Catalog {
   std::vector<std::string> model_names() const;
 
   // A name of the catalog, or the path of a file. Throws InputError with the nearest name.
-  machine::Machine machine(const std::string& name, const Place& asked_at) const;
+  // `framework` as in machine::load_machine.
+  machine::Machine machine(const std::string& name, const Place& asked_at,
+                           const std::string& framework = "") const;
   model::Shape model(const std::string& name, const Place& asked_at) const;
 
   // The files of hardware/.

@@ -222,15 +222,16 @@ std::optional<Cost> cost_of(const plans::Job& job, std::optional<UsdPerHour> pri
   return Cost{*price, per_step, per_step / millions};
 }
 
-// One rank on its machine; ranks are alike.
-Run simulate_rank(const plans::Job& job) {
+}  // namespace
+
+Run simulate(const plans::Job& job, int steps) {
   check_loader(job);
   Run run;
   const machine::Framework& framework = job.machine.framework;
   const bool fp16 = job.workload.precision == plans::Precision::kFp16Mixed;
   runtime::Recorder recorder({framework.gpu_rounding.value.value, framework.pinned_power_of_two},
                              fp16 ? runtime::Half::kFp16 : runtime::Half::kBf16);
-  job.plan->record(job, recorder, job.plan->steps);
+  job.plan->record(job, recorder, steps);
   run.program = std::move(recorder).finish();
   run.lowered = runtime::lower(run.program, job.machine,
                                {job.workload.loader_workers, job.workload.loader_bandwidth});
@@ -241,8 +242,6 @@ Run simulate_rank(const plans::Job& job) {
   run.step.to = run.timeline.finish[index(ends.back())];
   return run;
 }
-
-}  // namespace
 
 bool Prediction::feasible() const {
   return std::all_of(pools.begin(), pools.end(), [](const PoolReport& r) { return r.fits(); });
@@ -271,9 +270,9 @@ Prediction predict(const plans::Job& job, std::optional<UsdPerHour> price, Run* 
   if (job.workload.gpus > 1) {
     plans::Job rank = job;
     rank.machine = machine::share_of(job.machine, static_cast<int>(job.workload.gpus));
-    run = simulate_rank(rank);
+    run = simulate(rank, rank.plan->steps);
   } else {
-    run = simulate_rank(job);
+    run = simulate(job, job.plan->steps);
   }
   p.step = engine::to_seconds(run.step.to - run.step.from);
   SIM_ASSERT(p.step.value > 0, "a step takes time");

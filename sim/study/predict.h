@@ -106,6 +106,10 @@ struct Run {
   engine::Window step;  // of the reported step
 };
 
+// `steps` steps as the plan records them, or more; the window is of the last. One rank on its
+// machine; ranks are alike. Requires: at least the plan's own number of steps.
+Run simulate(const plans::Job& job, int steps);
+
 // `price` overrides the machine's. `run`, when given, receives the parts.
 Prediction predict(const plans::Job& job, std::optional<UsdPerHour> price = std::nullopt,
                    Run* run = nullptr);
