@@ -140,8 +140,8 @@ class Timer {
   // Seconds on the GPU of what `queue` puts into stream(). Requires: fewer than 500 entries, all of
   // which ran once before.
   double held(const std::function<void()>& queue);
-  // The same without the hold: the host's start is in it.
-  double loose(const std::function<void()>& queue);
+  // The same without the hold: the GPU does what `before` queues while the host queues the rest.
+  double loose(const std::function<void()>& before, const std::function<void()>& queue);
   // Seconds a call, in samples: call(i) queues the i-th call into stream(). Warms up first.
   std::vector<double> per_call(const std::function<void(int)>& call, const Timing& timing = {});
 
