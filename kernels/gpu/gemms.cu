@@ -193,6 +193,8 @@ Loop loop(double pause, double seconds, int between = 0) {
   // Two groups are queued at a time, so the stream never runs dry between them.
   std::array<gpu::Event, 3> begins;
   std::array<gpu::Event, 3> ends;
+  const gpu::Event first;
+  first.record(stream);
   Loop out;
   double end = 0;
   for (std::size_t group = 0; end < seconds; ++group) {
@@ -209,7 +211,7 @@ Loop loop(double pause, double seconds, int between = 0) {
       const std::size_t last = (group + 2) % 3;
       gpu::check(cudaEventSynchronize(ends[last]), "waiting for products");
       out.samples.push_back(seconds_between(begins[last], ends[last]) / kGroup);
-      end = group == 1 ? out.samples.back() * kGroup : seconds_between(begins[0], ends[last]);
+      end = seconds_between(first, ends[last]);
       out.ends.push_back(end);
     }
   }
