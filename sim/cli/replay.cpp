@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <ostream>
+#include <set>
 #include <sstream>
 
 #include "sim/base/quantity.h"
@@ -25,21 +26,30 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// "optimizer_tensor=9e-06,...": what the host spins for.
-std::string busy_list(const machine::Framework& framework) {
+// {"--busy", "optimizer_tensor=9e-06,..."}: what the host spins for, of the tasks that there are.
+std::vector<std::string> busy_flag(const machine::Framework& framework,
+                                   const runtime::Program& program) {
+  std::set<runtime::HostTask> tasks;
+  for (const runtime::Call& call : program.calls) {
+    if (const auto* const busy = std::get_if<runtime::HostBusy>(&call)) {
+      tasks.insert(busy->task);
+    }
+  }
   std::string list;
-  for (std::size_t i = 0; i < runtime::kHostTasks; ++i) {
-    const auto task = static_cast<runtime::HostTask>(i);
-    list += fmt::format("{}{}={:g}", i == 0 ? "" : ",", runtime::task_name(task),
+  for (const runtime::HostTask task : tasks) {
+    list += fmt::format("{}{}={:g}", list.empty() ? "" : ",", runtime::task_name(task),
                         runtime::host_task(framework, task).value.value);
   }
-  return list;
+  return list.empty() ? std::vector<std::string>{} : std::vector<std::string>{"--busy", list};
 }
 
 std::vector<std::string> kernels_command(const ReplayOptions& options, const plans::Job& job,
-                                         const std::string& kernels, const std::string& program) {
-  std::vector<std::string> words{kernels, "replay", program, "--busy",
-                                 busy_list(job.machine.framework)};
+                                         const runtime::Program& program,
+                                         const std::string& kernels, const std::string& path) {
+  std::vector<std::string> words{kernels, "replay", path};
+  for (const std::string& word : busy_flag(job.machine.framework, program)) {
+    words.push_back(word);
+  }
   if (options.file) {
     words.insert(words.end(), {"--file", *options.file});
   }
@@ -135,10 +145,12 @@ std::optional<study::MeasuredReplay> execute(const ReplayOptions& options, const
     }
   }
   std::string records;
-  const int code = run_command(kernels_command(options, job, kernels, file.path()), records);
+  const int code =
+      run_command(kernels_command(options, job, program, kernels, file.path()), records);
   if (code != 0) {
-    err << fmt::format("offsim: {} ended with {}; --save writes the program for another machine\n",
-                       kernels, code < 0 ? "a signal" : fmt::format("exit code {}", code));
+    if (code != 1) {  // with 1 it has said why
+      err << fmt::format("offsim: {} ended unexpectedly\n", kernels);
+    }
     return std::nullopt;
   }
   std::istringstream in(std::move(records));
@@ -216,7 +228,7 @@ int run_replay(const ReplayOptions& options, std::ostream& out, std::ostream& er
                   out);
     if (!data) {
       out << report::next_text(
-          shell_line(kernels_command(options, job, "offsim-kernels", options.save)) +
+          shell_line(kernels_command(options, job, run.program, "offsim-kernels", options.save)) +
               " > records.jsonl",
           style);
     }

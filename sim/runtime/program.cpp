@@ -150,7 +150,7 @@ class Writer {
 }  // namespace
 
 std::string_view task_name(HostTask task) {
-  static constexpr std::array<std::string_view, kHostTasks> kNames{
+  static constexpr std::array<std::string_view, 10> kNames{
       "optimizer_tensor", "optimizer_object",  "distributed_operation", "checkpoint",
       "module_hook",      "module_hook_early", "gradient_hook",         "step_tensor",
       "unshard_tensor",   "reduce_tensor"};

@@ -16,7 +16,6 @@
 // machine or executed for real.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <iosfwd>
 #include <optional>
@@ -121,7 +120,6 @@ enum class HostTask : std::uint8_t {
   kUnshardTensor,         // FSDP2's hooks before a module, a parameter
   kReduceTensor           // its hook after a backward, a parameter
 };
-inline constexpr std::size_t kHostTasks = 10;
 std::string_view task_name(HostTask task);  // "optimizer_tensor", as programs write it
 struct HostBusy {
   HostTask task;
