@@ -191,18 +191,15 @@ void pageable_points(const Run& run, int node) {
       gpu::check(cudaMemsetAsync(device.data(), 0xff, device.size(), stream), "clearing");
     }
     for (const std::int64_t bytes : all) {
-      run.point(
-          place(direction, "pageable", bytes, node),
-          time_host(
-              [&] {
-                if (down) {
-                  copy_async(host->data(), device.data(), bytes, cudaMemcpyDeviceToHost, stream);
-                } else {
-                  copy_async(device.data(), host->data(), bytes, cudaMemcpyHostToDevice, stream);
-                }
-                stream.synchronize();
-              },
-              repeat));
+      const auto once = [&] {
+        if (down) {
+          copy_async(host->data(), device.data(), bytes, cudaMemcpyDeviceToHost, stream);
+        } else {
+          copy_async(device.data(), host->data(), bytes, cudaMemcpyHostToDevice, stream);
+        }
+        stream.synchronize();
+      };
+      run.point(place(direction, "pageable", bytes, node), time_host(once, repeat));
     }
   }
   wrong_bytes(device.data(), all.back(), 3, stream);

@@ -9,6 +9,9 @@
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/gpu/cuda.h"
 #include "kernels/gpu/gpu_benches.h"
@@ -110,6 +113,27 @@ __global__ void broadcast(__nv_bfloat16* out, const __nv_bfloat16* x, const __nv
   }
 }
 
+// A few elements, as floats.
+template <typename T>
+std::vector<float> read(const DeviceBuffer& buffer, std::int64_t first, std::int64_t count) {
+  std::vector<T> values(static_cast<std::size_t>(count));
+  gpu::check(cudaMemcpy(values.data(), reinterpret_cast<const T*>(buffer.data()) + first,
+                        values.size() * sizeof(T), cudaMemcpyDeviceToHost),
+             "reading results");
+  std::vector<float> out;
+  for (const T value : values) {
+    out.push_back(static_cast<float>(value));
+  }
+  return out;
+}
+
+void expect_near(float want, float got, float tolerance, const char* what) {
+  if (!(std::fabs(want - got) <= tolerance)) {  // a NaN is wrong too
+    throw std::runtime_error(std::string(what) + " gives " + std::to_string(got) + " in place of " +
+                             std::to_string(want));
+  }
+}
+
 struct AdamStep {
   float rate = 1e-3F, beta1 = 0.9F, beta2 = 0.999F, epsilon = 1e-8F, decay = 0.01F;
   float correction1 = 0.1F, correction2 = 0.001F;  // 1 - beta^t at step 1
@@ -193,30 +217,18 @@ class AdamData {
   }
 
   std::vector<std::vector<float>> sample() const {
-    constexpr std::size_t kSome = 1000;
     std::vector<std::vector<float>> out;
-    std::vector<T> some(kSome);
     for (const DeviceBuffer& array : arrays_) {
-      std::vector<float> values;
-      for (const std::size_t at : {std::size_t{0}, array.size() - kSome * sizeof(T)}) {
-        gpu::check(
-            cudaMemcpy(some.data(), array.data() + at, kSome * sizeof(T), cudaMemcpyDeviceToHost),
-            "checking Adam");
-        for (const T value : some) {
-          values.push_back(static_cast<float>(value));
-        }
-      }
-      out.push_back(values);
+      out.push_back(read<T>(array, 0, 1000));
+      const std::vector<float> last = read<T>(array, elements_ - 1000, 1000);
+      out.back().insert(out.back().end(), last.begin(), last.end());
     }
     return out;
   }
 
   static void compare(float want, float got) {
     const float tolerance = sizeof(T) == 2 ? 1e-2F : 1e-5F;
-    if (!(std::fabs(want - got) <= tolerance * (std::fabs(want) + 1e-2F))) {
-      throw std::runtime_error("Adam on the GPU gives " + std::to_string(got) + " in place of " +
-                               std::to_string(want));
-    }
+    expect_near(want, got, tolerance * (std::fabs(want) + 1e-2F), "Adam on the GPU");
   }
 
   std::int64_t elements_;
@@ -252,6 +264,14 @@ void elementwise(const Run& run) {
       gpu::check(cudaGetLastError(), "launching a multiplication");
     };
     run.point({{"bytes", bytes}}, timer.per_call(call, timing));
+    const std::int64_t last = bytes / 4 - 8;  // of elements, the last eight
+    const std::vector<float> before = read<__nv_bfloat16>(data, last, 8);
+    call(0);
+    timer.stream().synchronize();
+    const std::vector<float> after = read<__nv_bfloat16>(data, last, 8);
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      expect_near(-before[i], after[i], 0, "a multiplication");
+    }
   }
 }
 
@@ -268,6 +288,12 @@ void reduction(const Run& run) {
     };
     run.point({{"bytes", bytes}}, timer.per_call(call));
   }
+  const std::int64_t row = kMost / 8192 - 1;
+  float want = 0;
+  for (const float value : read<__nv_bfloat16>(data, row * 4096, 4096)) {
+    want += value;
+  }
+  expect_near(want, read<float>(sums, row, 1).front(), 1e-2F, "a sum over a row");
 }
 
 void indexed(const Run& run) {
@@ -291,6 +317,14 @@ void indexed(const Run& run) {
     sample = static_cast<double>(kElements) / sample;
   }
   run.point({}, std::move(samples), Unit::kElementsPerSecond);
+  const std::int64_t from = kElements - kColumns;  // the last row
+  const std::vector<float> xs = read<__nv_bfloat16>(x, from, kColumns);
+  const std::vector<float> ws = read<__nv_bfloat16>(w, 0, kColumns);
+  const std::vector<float> got = read<__nv_bfloat16>(out, from, kColumns);
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    const float want = xs[i] * ws[i];
+    expect_near(want, got[i], 1e-2F * std::fabs(want) + 1e-6F, "a broadcast");
+  }
 }
 
 void gpu_adam(const Run& run) {

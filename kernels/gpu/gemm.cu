@@ -103,8 +103,8 @@ void Gemm::Plan::choose(const GemmShape& shape) {
   const std::size_t most = lt.workspace().size();
   cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &most,
                                        sizeof most);
-  // One of several products may begin anywhere in a larger array.
-  const std::uint32_t aligned = shape.batch > 1 ? 16 : 256;
+  // What has strides may begin anywhere in a larger array.
+  const std::uint32_t aligned = shape.stride_a > 0 ? 16 : 256;
   for (const auto attribute :
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {

@@ -55,7 +55,7 @@ class Gemm {
   ~Gemm();
   Gemm(Gemm&&) noexcept;
   Gemm& operator=(Gemm&&) noexcept;
-  // C = alpha A B + beta C. Requires: addresses are multiples of 256 bytes, of 16 with a batch.
+  // C = alpha A B + beta C. Requires: addresses are multiples of 256 bytes, of 16 with strides.
   void run(const void* a, const void* b, void* c, cudaStream_t stream, float alpha = 1,
            float beta = 0) const;
 

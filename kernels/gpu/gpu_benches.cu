@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "kernels/gpu/cuda.h"
+#include "kernels/python.h"
 
 namespace offsim::kernels {
 
@@ -69,25 +70,27 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
+// What a bench needs beside a GPU.
+std::optional<std::string> lacks(std::string_view bench) {
+  if (const auto reason = gpu::no_gpu()) {
+    return reason;
+  }
+  if (bench == "attention_forward" || bench == "attention_backward") {
+    return python_lacks("torch");
+  }
+  if ((bench == "gpus_at_once" || bench == "peer_copy") && gpu::gpu_count() < 2) {
+    return "one GPU";
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::vector<Bench> gpu_benches() {
-  const auto unavailable = [](const Options&) { return gpu::no_gpu(); };
 #define OFFSIM_BENCH(name, group, sentence) \
-  {#name, Group::group, sentence, unavailable, gpu_bench::name},
-  std::vector<Bench> benches{OFFSIM_GPU_BENCHES(OFFSIM_BENCH)};
+  {#name, Group::group, sentence, [](const Options&) { return lacks(#name); }, gpu_bench::name},
+  return {OFFSIM_GPU_BENCHES(OFFSIM_BENCH)};
 #undef OFFSIM_BENCH
-  for (Bench& bench : benches) {
-    if (bench.name == "gpus_at_once" || bench.name == "peer_copy") {
-      bench.unavailable = [](const Options&) -> std::optional<std::string> {
-        if (const auto reason = gpu::no_gpu()) {
-          return reason;
-        }
-        return gpu::gpu_count() < 2 ? std::optional<std::string>("one GPU") : std::nullopt;
-      };
-    }
-  }
-  return benches;
 }
 
 std::string describe_gpu() {

@@ -1,8 +1,8 @@
 // Host memory that is new when the GPU copies into it, and memory that is pinned.
 //
 // A blocking copy of fp32 from the GPU into a bf16 tensor of the CPU is, in PyTorch: a temporary of
-// plain memory, the copy into it, the cast on the CPU, the release. Where the allocator returns such
-// a size to the system (above its threshold of at most 32 MiB), every page is new each time.
+// plain memory, the copy into it, the cast on the CPU, the release. Where the allocator gives such
+// a size back to the system (above a threshold of at most 32 MiB), every page is new each time.
 #include <cuda_runtime.h>
 
 #include <cstdlib>
