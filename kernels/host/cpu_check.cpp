@@ -71,8 +71,8 @@ struct Data {
   }
 };
 
-// Rounded to nearest, bf16 is off by at most 2^-8 of itself; fp32 rounds a few times, and sums up to
-// 4096 squares.
+// Rounded to nearest, bf16 is off by at most 2^-8 of itself; fp32 rounds a few times, and sums
+// up to 4096 squares.
 double rounding(int width) { return width == 2 ? std::ldexp(1.001, -8) : 1e-6; }
 constexpr double kSumRounding = 1e-5;
 

@@ -126,6 +126,8 @@ std::int64_t l3_bytes() {
   return sum > 0 ? sum : std::int64_t{32} << 20;
 }
 
+std::int64_t uncached_bytes() { return std::min(2 * l3_bytes(), std::int64_t{1} << 30); }
+
 std::int64_t available_bytes() {
   const std::int64_t available = meminfo("MemAvailable");
   const auto limit = cgroup_limit();

@@ -10,6 +10,8 @@ namespace offsim::kernels {
 std::int64_t page_bytes();
 // Of all L3 caches together; 32 MiB where the system does not say.
 std::int64_t l3_bytes();
+// A working set that comes from DRAM: twice the L3 caches, 1 GiB at most.
+std::int64_t uncached_bytes();
 // What a new program may take: MemAvailable, less where a cgroup leaves less.
 std::int64_t available_bytes();
 // "always", "madvise", "never": when new memory gets huge pages; "unknown".

@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -25,12 +26,18 @@ void write_all(const Mapping& mapping, Pool& pool, int threads, int value) {
 }
 
 std::vector<std::int64_t> sizes(bool quick) {
-  std::vector<std::int64_t> all{64 * kMiB, 256 * kMiB};
+  std::vector<std::int64_t> all{256 * kMiB};
   if (!quick) {
-    all.push_back(1024 * kMiB);
+    all = {64 * kMiB, 256 * kMiB, 1024 * kMiB};
   }
   std::erase_if(all, [most = available_bytes() / 4](std::int64_t bytes) { return bytes > most; });
   return all;
+}
+
+// Three samples in a second, or as many as it allows; more where they are short.
+bool enough(std::size_t samples, double begin) {
+  const double spent = now() - begin;
+  return samples > 0 && (spent > 1 || (samples >= 3 && spent > 0.2) || samples == 9);
 }
 
 long faults() {
@@ -42,7 +49,7 @@ long faults() {
 }
 
 // Whether a block of so many bytes gets new pages at each malloc, in a loop of malloc, write and
-// free that has run for a while.
+// free that has run for a while. Only its begin is written: that is new when the block is.
 bool gets_fresh_pages(std::int64_t bytes) {
   constexpr int kRounds = 4;
   const auto round = [&] {
@@ -53,7 +60,7 @@ bool gets_fresh_pages(std::int64_t bytes) {
     }
     // Through a volatile pointer, or the compiler would leave the pair out.
     volatile char* at = static_cast<char*>(block.get());
-    for (std::int64_t i = 0; i < bytes; i += page_bytes()) {
+    for (std::int64_t i = 0; i < std::min(bytes, kMiB / 4); i += page_bytes()) {
       at[i] = 1;
     }
   };
@@ -64,9 +71,7 @@ bool gets_fresh_pages(std::int64_t bytes) {
   for (int i = 0; i < kRounds; ++i) {
     round();
   }
-  // With huge pages a fault brings 2 MiB; half of them, since a few may be ones from before.
-  const long fresh = kRounds * std::max(long{1}, static_cast<long>(bytes / (4 * kMiB)));
-  return faults() - before >= fresh;
+  return faults() - before >= kRounds;  // a page or more each time, huge ones too
 }
 
 }  // namespace
@@ -79,9 +84,9 @@ void page_touch(const Run& run) {
         std::vector<double> fresh, warm;
         bool taken = true;
         const double begin = now();
-        while (fresh.size() < 3 || (fresh.size() < 9 && now() - begin < 0.2)) {
+        while (!enough(fresh.size(), begin)) {
           const Mapping mapping(bytes);
-          taken = huge == 0 || mapping.advise_huge();
+          taken = huge == 0 || (huge_pages() != "never" && mapping.advise_huge());
           if (!taken) {
             break;
           }
@@ -108,7 +113,8 @@ void page_release(const Run& run) {
   Pool pool;
   for (const std::int64_t bytes : sizes(run.quick())) {
     std::vector<double> samples;
-    for (int i = 0; i < 5; ++i) {
+    const double begin = now();
+    while (!enough(samples.size(), begin)) {
       auto mapping = std::make_unique<Mapping>(bytes);
       write_all(*mapping, pool, pool.size(), 0x5a);
       const double start = now();
@@ -121,9 +127,6 @@ void page_release(const Run& run) {
 
 void map_threshold(const Run& run) {
   std::int64_t below = page_bytes(), above = 256 * kMiB;
-  if (available_bytes() < 4 * above) {
-    throw std::runtime_error("less than 1 GiB of memory is free");
-  }
   if (gets_fresh_pages(below) || !gets_fresh_pages(above)) {
     throw std::runtime_error("no size from which malloc gets new pages: 4 KiB to 256 MiB tried");
   }

@@ -104,7 +104,7 @@ void torch_cpu_kernel(const Run& run) {
   // Twice the budget and the import at most: a single call may take long.
   python_points(
       run, kScript,
-      {run.quick() ? "1" : "0", std::to_string(usable_cores()), std::to_string(2 * l3_bytes()),
+      {run.quick() ? "1" : "0", std::to_string(usable_cores()), std::to_string(uncached_bytes()),
        std::to_string(available_bytes() / 2), std::to_string(budget)},
       2.0 * budget + 30);
 }

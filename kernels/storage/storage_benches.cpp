@@ -207,7 +207,7 @@ std::vector<double> rates(const std::vector<Done>& done, std::size_t least) {
 }
 
 double drive_point(const Run& run, Drive& drive, const Load& load) {
-  const double seconds = run.quick() ? 0.15 : 1;
+  const double seconds = run.quick() ? 0.15 : 0.6;
   const auto least = static_cast<std::size_t>(load.depth * load.threads);
   const auto samples = rates(run_load(drive, load, seconds), least);
   run.point({{"op", word(load.op)},
@@ -238,7 +238,7 @@ void drive(const Run& run) {
 }
 
 void drive_latency(const Run& run) {
-  const Drive drive(run, run.quick() ? 1 : 5);
+  const Drive drive(run, run.quick() ? 1 : 3);
   const Mapping buffer = touched(kPage, false);
   const auto engine = make_io_engine(drive.descriptor(), 1);
   std::mt19937_64 random(3);
