@@ -25,8 +25,9 @@ std::string difference(double measured, double predicted) {
 
 void add_time(Table& table, const std::string& name, double measured, double predicted,
               double step) {
-  table.add_row({name, time_text(Seconds(measured), Seconds(step)),
-                 time_text(Seconds(predicted), Seconds(step)), difference(measured, predicted)});
+  table.add_row({name, time_text(Seconds(measured), Seconds(step / 10)),
+                 time_text(Seconds(predicted), Seconds(step / 10)),
+                 difference(measured, predicted)});
 }
 
 // The rows that are worth a line, the others as one.
