@@ -104,7 +104,8 @@ void write_side(std::ostream& out, int process, const std::string& name,
     reached[span.lane] = end;
     out << fmt::format(
         ",\n"
-        R"({{"name":{},"cat":{},"ph":"X","ts":{},"dur":{},"pid":{},"tid":{},"args":{{"call":{}}}}})",
+        R"({{"name":{},"cat":{},"ph":"X","ts":{},"dur":{},"pid":{},"tid":{},)"
+        R"("args":{{"call":{}}}}})",
         text_as_json(study::replay_label(program, span)),
         text_as_json(study::replay_class(program, span)), in_microseconds(begin),
         in_microseconds(end - begin), process, span.lane + 1, span.call);
@@ -125,8 +126,8 @@ nlohmann::ordered_json rows_json(const std::vector<ReplayRow>& rows) {
 std::string replay_text(const plans::Job& job, const study::MeasuredReplay& measured,
                         const study::ReplayComparison& c, const TextStyle& style) {
   const double step = c.step_measured;
-  std::string out = paint(fmt::format("{}, {} layers of {}, replayed", job.plan->name,
-                                      job.shape.layers, job.shape.name),
+  std::string out = paint(fmt::format("{}, {} {} of {}, replayed", job.plan->name, job.shape.layers,
+                                      job.shape.layers == 1 ? "layer" : "layers", job.shape.name),
                           Ink::kBold, style) +
                     "\n";
   const auto [least, most] = std::ranges::minmax_element(measured.steps);

@@ -1,6 +1,6 @@
-// A replay beside its prediction: a table for people, JSON for scripts (schema offsim.replayed/1), and
-// one Chrome trace with two processes, measured and predicted, which begin with the step and have
-// the same tracks.
+// A replay beside its prediction: a table for people, JSON for scripts (schema offsim.replayed/1),
+// and one Chrome trace with two processes, measured and predicted, which begin with the step and
+// have the same tracks.
 //
 // "differs" is predicted over measured, less 1. Classes and kernels of less than a hundredth of the
 // step are added up in one row.
