@@ -21,6 +21,7 @@ namespace {
 
 constexpr std::int64_t kMi = 1 << 20;
 constexpr std::int64_t kLine = 64;
+constexpr std::int64_t kGrain = 32'768;  // elements that PyTorch gives a thread at least
 constexpr std::int64_t kFileLimit = 8192 * kMi;
 constexpr std::int64_t kIoBlock = kMi;  // of one request to the drive, at most
 constexpr int kMostInFlight = 64;
@@ -299,7 +300,7 @@ class RealHostWork final : public HostWork {
                  std::byte* into, const std::byte* end) {
     LaneWork& lane = lanes_[call.lane];
     const int wanted = single_core ? 1 : (call.threads > 0 ? call.threads : cores_);
-    const int threads = std::min(wanted, lane.pool->size());
+    const int most = std::min(wanted, lane.pool->size());
     const std::int64_t largest =
         std::min(wide_->bytes() / 16, narrow_->bytes() / 8) / kLine * kLine;
     for (std::int64_t done = 0; done < elements;) {
@@ -316,7 +317,12 @@ class RealHostWork final : public HostWork {
       buffers.in = operand(lane, kernel.in, piece);
       buffers.m = operand(lane, kernel.m, piece);
       buffers.v = operand(lane, kernel.v, piece);
-      run_cpu_kernel(kernel, buffers, piece, *lane.pool, threads);
+      const int threads = static_cast<int>(std::clamp<std::int64_t>(piece / kGrain, 1, most));
+      if (threads == 1) {  // as frameworks do, by the thread that asks
+        run_cpu_kernel(kernel, buffers, piece, best_);
+      } else {
+        run_cpu_kernel(kernel, buffers, piece, *lane.pool, threads);
+      }
       done += piece;
     }
     return into;
@@ -328,6 +334,7 @@ class RealHostWork final : public HostWork {
 
   std::string file_;
   int cores_ = 1;
+  Isa best_ = usable_isas().back();
   std::int64_t held_ = 0, drive_held_ = 0, drive_bytes_ = 0;
   std::map<std::string, Passes> passes_;
   std::optional<Arena> copies_, wide_, narrow_;
