@@ -131,7 +131,7 @@ TEST(Replay, OtherRecordsAreRefusedInOneLine) {
 // What a prediction replays as itself differs in nothing.
 TEST(Replay, APredictionAgreesWithItself) {
   const plans::Job job = plans::job("zero3-offload");
-  const Run run = simulate_replay(job);
+  const study::Run run = simulate_replay(job);
   ASSERT_EQ(run.program.steps, job.plan->steps + kReplaySteps - 1);
   const std::size_t last = static_cast<std::size_t>(run.program.steps) - 1;
   MeasuredReplay replay;
