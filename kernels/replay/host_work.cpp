@@ -21,6 +21,8 @@ namespace {
 
 constexpr std::int64_t kMi = 1 << 20;
 constexpr std::int64_t kLine = 64;
+// Buffers that lie a power of two apart share sets of the caches and banks of DRAM.
+constexpr std::int64_t kSkew = 89 * 4096 + 17 * kLine;
 constexpr std::int64_t kGrain = 32'768;  // elements that PyTorch gives a thread at least
 constexpr std::int64_t kFileLimit = 8192 * kMi;
 constexpr std::int64_t kIoBlock = kMi;  // of one request to the drive, at most
@@ -62,7 +64,7 @@ class Walk {
       at_ = 0;
     }
     std::byte* const out = arena_->data() + at_;
-    at_ += size;
+    at_ += size + kSkew;
     return out;
   }
 
@@ -301,8 +303,10 @@ class RealHostWork final : public HostWork {
     LaneWork& lane = lanes_[call.lane];
     const int wanted = single_core ? 1 : (call.threads > 0 ? call.threads : cores_);
     const int most = std::min(wanted, lane.pool->size());
+    // Four operands with skews, and one more that a walk may leave out at the arena's end.
     const std::int64_t largest =
-        std::min(wide_->bytes() / 16, narrow_->bytes() / 8) / kLine * kLine;
+        std::min((wide_->bytes() / 5 - kSkew) / 4, (narrow_->bytes() / 5 - kSkew) / 2) / kLine *
+        kLine;
     for (std::int64_t done = 0; done < elements;) {
       std::int64_t piece = std::min(elements - done, largest);
       CpuBuffers buffers;
