@@ -45,7 +45,7 @@ class Replay : public testing::Test {
   Replay() {
     const Outcome saved = offsim(kAsk + " --save program.jsonl", folder_.path());
     EXPECT_EQ(saved.code, 0) << saved.err;
-    EXPECT_THAT(saved.out, HasSubstr("Next: offsim-kernels replay program.jsonl --busy "));
+    EXPECT_THAT(saved.out, HasSubstr("Next: offsim-kernels replay program.jsonl"));
     folder_.write("records.jsonl", records(folder_.read("program.jsonl")));
   }
   Outcome ask(const std::string& more) const { return offsim(kAsk + more, folder_.path()); }
@@ -69,7 +69,7 @@ TEST_F(Replay, RecordsMadeElsewhereAreCompared) {
     predicted += event["ph"] == "X" && event["pid"] == 2 ? 1 : 0;
   }
   EXPECT_EQ(measured, 1);
-  EXPECT_GT(predicted, 10);
+  EXPECT_GT(predicted, 5);
 
   const json answer = json::parse(ask(" --measured records.jsonl --json -").out);
   EXPECT_EQ(answer.at("schema"), "offsim.replayed/1");
@@ -108,7 +108,7 @@ TEST_F(Replay, BadQuestionsAreRefused) {
     std::string more, says;
   } cases[] = {
       {" --measured missing.jsonl", "missing.jsonl: no such file"},
-      {" --measured program.jsonl", "program.jsonl:1: the record has no 'record'"},
+      {" --measured program.jsonl", "program.jsonl:1:1: the record has no 'record'"},
       {" --measured records.jsonl --save x", "--measured has no effect beside --save"},
       {" --measured records.jsonl --kernels x", "--kernels has no effect beside --measured"},
       {" --measured records.jsonl --file x", "--file has no effect beside --measured"},

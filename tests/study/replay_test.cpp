@@ -13,8 +13,8 @@ namespace {
 using runtime::Program;
 using testing::HasSubstr;
 
-// Calls 0 to 9: a step that ends, forward, a launch, two copies, CPU work, backward, a hook, a
-// free, the end.
+// Calls 0 to 8: a step that ends, forward, a launch, two copies, CPU work, backward, a hook, the
+// end.
 Program program() {
   runtime::Recorder gpu({});
   gpu.end_step();
@@ -104,8 +104,8 @@ TEST(Replay, OtherRecordsAreRefusedInOneLine) {
       {"", "r.jsonl: the records are not whole"},
       {kEnv + kStep, "not whole"},
       {kEnv + kEnd, "not whole"},
-      {kEnv + kStep + kEnd + kEnd, "r.jsonl:5: there is a line after the end"},
-      {"[]\n", "r.jsonl:1: is no JSON object"},
+      {kEnv + kStep + kEnd + kEnd, "r.jsonl:5:1: there is a line after the end"},
+      {"[]\n", "r.jsonl:1:1: is no JSON object"},
       {kStep, "'step' is record 1; expected env first"},
       {kEnv + kEnv, "'env' is record 2"},
       {R"({"record":"env","schema":"offsim.measured/1","gpu":null})", "the schema is"},
