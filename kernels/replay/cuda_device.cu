@@ -1,5 +1,5 @@
-// A replay's device through CUDA: streams, events, copies, and kernels that move and compute as much
-// as the program's.
+// A replay's device through CUDA: streams, events, copies, and kernels that move and compute as
+// much as the program's.
 //
 // Memory is in two rings. Operands of products come from one that is only read, random numbers;
 // results, copies to the GPU and elementwise kernels go through the other, where an elementwise

@@ -32,7 +32,7 @@ __global__ void stream_words(const uint4* from, uint4* to, std::int64_t packs) {
 // Four elements a thread, each with its own division and an offset for each tensor, as frameworks'
 // kernels with computed addresses have; then what is left of the bytes, 16 at a time.
 struct Rows {
-  std::uint32_t columns, out, x;  // elements of a row; strides
+  std::uint32_t rows, columns, out, x;  // strides
 };
 __global__ void index_words(const std::uint16_t* from, std::uint16_t* to, std::uint32_t elements,
                             Rows rows, const uint4* rest_from, uint4* rest_to, std::int64_t packs) {
@@ -40,8 +40,11 @@ __global__ void index_words(const std::uint16_t* from, std::uint16_t* to, std::u
   for (std::uint32_t j = 0; j < 4; ++j) {
     const std::uint32_t i = first + j * kThreads;
     if (i < elements) {
-      const std::uint32_t row = i / rows.columns;
+      std::uint32_t row = i / rows.columns;
       const std::uint32_t column = i - row * rows.columns;
+      while (row >= rows.rows) {  // more elements than bytes: again over the same ones
+        row -= rows.rows;
+      }
       to[row * rows.out + column] = from[row * rows.x + column];
     }
   }
@@ -81,13 +84,17 @@ __global__ void adam(T* p, const T* g, T* m, T* v, std::int64_t elements) {
 void replay_elementwise(const std::byte* from, std::byte* to, std::int64_t half,
                         std::int64_t indexed, cudaStream_t stream) {
   const std::int64_t elements =
-      std::min({indexed, half / 2, static_cast<std::int64_t>(UINT32_MAX / 2)}) / 8 * 8;
-  if (elements > 0) {
-    const auto columns = static_cast<std::uint32_t>(std::min<std::int64_t>(elements, 4096));
-    const std::int64_t done = elements * 2;
+      std::min(indexed, static_cast<std::int64_t>(UINT32_MAX / 2)) / 8 * 8;
+  const std::int64_t columns = std::min({elements, half / 2 / 8 * 8, std::int64_t{4096}});
+  if (columns > 0) {
+    const std::int64_t rows =
+        std::max<std::int64_t>(1, std::min((elements + columns - 1) / columns, half / 2 / columns));
+    const std::int64_t done = rows * columns * 2;
+    const auto stride = static_cast<std::uint32_t>(columns);
     index_words<<<blocks_for(elements / 4), kThreads, 0, stream>>>(
         reinterpret_cast<const std::uint16_t*>(from), reinterpret_cast<std::uint16_t*>(to),
-        static_cast<std::uint32_t>(elements), Rows{columns, columns, columns},
+        static_cast<std::uint32_t>(elements),
+        Rows{static_cast<std::uint32_t>(rows), stride, stride, stride},
         reinterpret_cast<const uint4*>(from + done), reinterpret_cast<uint4*>(to + done),
         (half - done) / 16);
   } else {

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "kernels/bench.h"
+#include "kernels/replay/host_limits.h"
 
 namespace offsim::kernels {
 
@@ -286,7 +287,7 @@ class Executor {
   // Bytes that can be copied at once from or to where a copy stands.
   std::int64_t largest(bool pinned, const Block* into, std::int64_t done) const {
     if (into != nullptr && !pinned && done < into->bytes) {
-      return into->bytes - done;
+      return std::min(into->bytes - done, arena_limit());
     }
     return pinned ? device_.pinned_bytes() : host_.pageable_bytes();
   }

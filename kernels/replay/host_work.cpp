@@ -21,6 +21,9 @@ namespace {
 
 constexpr std::int64_t kMi = 1 << 20;
 constexpr std::int64_t kLine = 64;
+// Buffers that lie a power of two apart share sets of the caches and banks of DRAM.
+constexpr std::int64_t kSkew = 89 * 4096 + 17 * kLine;
+constexpr std::int64_t kGrain = 32'768;  // elements that PyTorch gives a thread at least
 constexpr std::int64_t kFileLimit = 8192 * kMi;
 constexpr std::int64_t kIoBlock = kMi;  // of one request to the drive, at most
 constexpr int kMostInFlight = 64;
@@ -61,7 +64,7 @@ class Walk {
       at_ = 0;
     }
     std::byte* const out = arena_->data() + at_;
-    at_ += size;
+    at_ += size + kSkew;
     return out;
   }
 
@@ -299,9 +302,11 @@ class RealHostWork final : public HostWork {
                  std::byte* into, const std::byte* end) {
     LaneWork& lane = lanes_[call.lane];
     const int wanted = single_core ? 1 : (call.threads > 0 ? call.threads : cores_);
-    const int threads = std::min(wanted, lane.pool->size());
+    const int most = std::min(wanted, lane.pool->size());
+    // Four operands with skews, and one more that a walk may leave out at the arena's end.
     const std::int64_t largest =
-        std::min(wide_->bytes() / 16, narrow_->bytes() / 8) / kLine * kLine;
+        std::min((wide_->bytes() / 5 - kSkew) / 4, (narrow_->bytes() / 5 - kSkew) / 2) / kLine *
+        kLine;
     for (std::int64_t done = 0; done < elements;) {
       std::int64_t piece = std::min(elements - done, largest);
       CpuBuffers buffers;
@@ -316,7 +321,12 @@ class RealHostWork final : public HostWork {
       buffers.in = operand(lane, kernel.in, piece);
       buffers.m = operand(lane, kernel.m, piece);
       buffers.v = operand(lane, kernel.v, piece);
-      run_cpu_kernel(kernel, buffers, piece, *lane.pool, threads);
+      const int threads = static_cast<int>(std::clamp<std::int64_t>(piece / kGrain, 1, most));
+      if (threads == 1) {  // as frameworks do, by the thread that asks
+        run_cpu_kernel(kernel, buffers, piece, best_);
+      } else {
+        run_cpu_kernel(kernel, buffers, piece, *lane.pool, threads);
+      }
       done += piece;
     }
     return into;
@@ -328,6 +338,7 @@ class RealHostWork final : public HostWork {
 
   std::string file_;
   int cores_ = 1;
+  Isa best_ = usable_isas().back();
   std::int64_t held_ = 0, drive_held_ = 0, drive_bytes_ = 0;
   std::map<std::string, Passes> passes_;
   std::optional<Arena> copies_, wide_, narrow_;

@@ -12,7 +12,8 @@
 //   {"record":"reported","index":I}                       the median of these, which follows
 //   {"record":"call","call":N,"lane":"compute","begin":S,"end":S}
 //                                   N-th of the program's calls, counted from 0; from the beginning
-//                                   of the step. On the host lane, of a launch or a copy: issuing
+//                                   of the step. On the host lane, of a launch or a copy: issuing,
+//                                   which waits where the GPU's queue is full
 //   {"record":"end"}
 #pragma once
 

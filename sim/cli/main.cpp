@@ -20,6 +20,7 @@
 #include "sim/cli/output.h"
 #include "sim/cli/predict.h"
 #include "sim/cli/question.h"
+#include "sim/cli/replay.h"
 #include "sim/cli/run.h"
 #include "sim/cli/validate.h"
 #include "sim/study/predict.h"
@@ -195,6 +196,35 @@ Command calibrate_command_line(CLI::App& main, CalibrateOptions& options) {
           }};
 }
 
+Command replay_command_line(CLI::App& main, ReplayOptions& options) {
+  CLI::App* app = main.add_subcommand("replay", "a plan's step executed on this machine's GPU");
+  app->add_option("--model", options.model, "a name of the catalog or a config.json")
+      ->type_name("M");
+  app->add_option("--hardware", options.hardware, "a name of the catalog or a YAML file")
+      ->type_name("H");
+  app->add_option("--plan", options.plan, "a training system: offsim catalog plans")
+      ->type_name("P");
+  add_work_flags(app, options.work);
+  app->add_option("--layers", options.layers, "so many layers of the model's")->type_name("N");
+  app->add_option("--file", options.file, "a new file, on the drive to be used")->type_name("PATH");
+  app->add_option("--kernels", options.kernels, "the program offsim-kernels")->type_name("PATH");
+  app->add_option("--save", options.save, "write the program and execute nothing")
+      ->type_name("FILE");
+  app->add_option("--measured", options.measured, "read what offsim-kernels wrote elsewhere")
+      ->type_name("FILE");
+  app->add_option("--trace", options.trace, "write both as a Chrome trace")->type_name("FILE");
+  app->add_option("--json", options.json, "write JSON; - for stdout, without text")
+      ->type_name("FILE");
+  add_catalog_flag(app, options.catalog);
+  app->footer(
+      "Example:\n  offsim replay --model llama-3.2-1b --hardware h200-16core-vm \\\n"
+      "    --plan zero3-offload --micro-batch 4 --trace step.json");
+  return {
+      app, {"--model", "--hardware", "--plan"}, [&options](std::ostream& out, std::ostream& err) {
+        return run_replay(options, out, err);
+      }};
+}
+
 Command dag_command_line(CLI::App& main, DagOptions& options) {
   CLI::App* app = main.add_subcommand("dag", "simulate a graph of activities");
   app->add_option("FILE", options.file, "one node or edge a line")->type_name("");
@@ -306,8 +336,9 @@ int run(int argc, char** argv) {
   ValidateOptions validate;
   DagOptions dag;
   CalibrateOptions calibrate;
+  ReplayOptions replay;
   predict.terminal = compare.terminal = run_options.terminal = catalog.terminal =
-      validate.terminal = calibrate.terminal = terminal_of_process();
+      validate.terminal = calibrate.terminal = replay.terminal = terminal_of_process();
 
   CLI::App main("offsim predicts what one step of offloaded LLM training costs.", "offsim");
   main.set_version_flag("--version", kVersion);
@@ -320,6 +351,7 @@ int run(int argc, char** argv) {
                                       catalog_command_line(main, catalog),
                                       validate_command_line(main, validate),
                                       calibrate_command_line(main, calibrate),
+                                      replay_command_line(main, replay),
                                       dag_command_line(main, dag)};
   for (const Command& command : commands) {
     command.app->allow_extras();

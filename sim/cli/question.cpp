@@ -171,6 +171,14 @@ std::optional<UsdPerHour> price_of(const std::optional<std::string>& flag) {
   return flag ? std::optional(parse_price(*flag, {"command line: --price", 0, 0})) : std::nullopt;
 }
 
+std::string shell_line(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) {
+    out += (out.empty() ? "" : " ") + quoted(word);
+  }
+  return out;
+}
+
 std::string predict_command(const Named& named, const plans::Job& job) {
   std::string out = fmt::format("offsim predict {} --plan {}{}", machine_flags(named),
                                 job.plan->name, work_flags(job));

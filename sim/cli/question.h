@@ -35,6 +35,9 @@ study::Scenario scenario_of(const std::string& model, const std::string& machine
 // Nothing when the flag is not given.
 std::optional<UsdPerHour> price_of(const std::optional<std::string>& flag);
 
+// Words as a POSIX shell reads them back.
+std::string shell_line(const std::vector<std::string>& words);
+
 // How the user named things, where that differs from what a job knows of itself.
 struct Named {
   std::string model, hardware;

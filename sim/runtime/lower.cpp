@@ -336,35 +336,8 @@ class Lowering {
     totals().peer_bytes += static_cast<double>(price.crossing.value);
   }
 
-  machine::Known<Seconds> seconds_of(HostTask task) const {
-    const machine::Framework& framework = machine_.framework;
-    switch (task) {
-      case HostTask::kOptimizerTensor:
-        return framework.optimizer_tensor;
-      case HostTask::kOptimizerObject:
-        return framework.optimizer_object;
-      case HostTask::kDistributedOperation:
-        return framework.distributed_operation;
-      case HostTask::kCheckpoint:
-        return framework.checkpoint_call;
-      case HostTask::kModuleHook:
-        return framework.module_hook;
-      case HostTask::kModuleHookEarly:
-        return framework.module_hook_early;
-      case HostTask::kGradientHook:
-        return framework.gradient_hook;
-      case HostTask::kStepTensor:
-        return framework.step_tensor;
-      case HostTask::kUnshardTensor:
-        return framework.unshard_tensor;
-      case HostTask::kReduceTensor:
-        return framework.reduce_tensor;
-    }
-    return framework.optimizer_tensor;
-  }
-
   void take(const HostBusy& busy) {
-    const auto one = seconds_of(busy.task);
+    const auto one = host_task(machine_.framework, busy.task);
     host_spends(one.value * static_cast<double>(busy.count), label(busy.what), one.figure);
   }
 

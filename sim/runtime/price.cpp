@@ -95,4 +95,30 @@ CollectivePrice price_collective(const machine::Machine& machine, Bytes whole, i
           BytesPerSecond(machine.peer->value.value * share.value), weaker};
 }
 
+machine::Known<Seconds> host_task(const machine::Framework& framework, HostTask task) {
+  switch (task) {
+    case HostTask::kOptimizerTensor:
+      return framework.optimizer_tensor;
+    case HostTask::kOptimizerObject:
+      return framework.optimizer_object;
+    case HostTask::kDistributedOperation:
+      return framework.distributed_operation;
+    case HostTask::kCheckpoint:
+      return framework.checkpoint_call;
+    case HostTask::kModuleHook:
+      return framework.module_hook;
+    case HostTask::kModuleHookEarly:
+      return framework.module_hook_early;
+    case HostTask::kGradientHook:
+      return framework.gradient_hook;
+    case HostTask::kStepTensor:
+      return framework.step_tensor;
+    case HostTask::kUnshardTensor:
+      return framework.unshard_tensor;
+    case HostTask::kReduceTensor:
+      return framework.reduce_tensor;
+  }
+  return framework.optimizer_tensor;
+}
+
 }  // namespace offsim::runtime

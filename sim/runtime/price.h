@@ -20,6 +20,9 @@ struct WorkPrice {
 WorkPrice price_work(const machine::Machine& machine, const model::Work& work,
                      Half half = Half::kBf16);
 
+// Host seconds of one.
+machine::Known<Seconds> host_task(const machine::Framework& framework, HostTask task);
+
 // `pieces` copies of equal size in a row. On unified memory a copy reads and writes the one DRAM.
 struct CopyPrice {
   Seconds latency;  // of all pieces

@@ -47,14 +47,6 @@ std::string_view name_of(Phase phase) {
   return kNames[index(phase)];
 }
 
-std::string_view name_of(HostTask task) {
-  static constexpr std::array<std::string_view, 10> kNames{
-      "optimizer_tensor", "optimizer_object",  "distributed_operation", "checkpoint",
-      "module_hook",      "module_hook_early", "gradient_hook",         "step_tensor",
-      "unshard_tensor",   "reduce_tensor"};
-  return kNames[index(task)];
-}
-
 std::string_view name_of(Collective::Kind kind) {
   return kind == Collective::Kind::kAllGather ? "all_gather" : "reduce_scatter";
 }
@@ -116,7 +108,7 @@ class Writer {
          lane(c.stream), c.bytes, c.ranks, text(c.what));
   }
   void operator()(const HostBusy& c) const {
-    line(R"("call":"host","task":"{}","count":{},"what":{})", name_of(c.task), c.count,
+    line(R"("call":"host","task":"{}","count":{},"what":{})", task_name(c.task), c.count,
          text(c.what));
   }
   void operator()(const Record& c) const {
@@ -156,6 +148,14 @@ class Writer {
 };
 
 }  // namespace
+
+std::string_view task_name(HostTask task) {
+  static constexpr std::array<std::string_view, 10> kNames{
+      "optimizer_tensor", "optimizer_object",  "distributed_operation", "checkpoint",
+      "module_hook",      "module_hook_early", "gradient_hook",         "step_tensor",
+      "unshard_tensor",   "reduce_tensor"};
+  return kNames[index(task)];
+}
 
 void write_program(const Program& program, std::ostream& out) {
   out << fmt::format(

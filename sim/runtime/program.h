@@ -120,6 +120,7 @@ enum class HostTask : std::uint8_t {
   kUnshardTensor,         // FSDP2's hooks before a module, a parameter
   kReduceTensor           // its hook after a backward, a parameter
 };
+std::string_view task_name(HostTask task);  // "optimizer_tensor", as programs write it
 struct HostBusy {
   HostTask task;
   Text what;

@@ -46,7 +46,7 @@ class RecordReader {
 
  private:
   [[noreturn]] void refuse(const std::string& wrong, const std::string& expected) const {
-    throw InputError({name_, line_, 0}, wrong, expected);
+    throw InputError({name_, line_, 1}, wrong, expected);
   }
 
   bool has_step() const {

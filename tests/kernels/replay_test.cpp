@@ -279,8 +279,8 @@ TEST(ReplayHostWork, RunsTheKernelsOfFrameworks) {
 }
 
 TEST(ReplayHostWork, NeedsAFileForADrive) {
-  const std::string read =
-      R"({"call":"read","queue":"drive","bytes":100000,"in_flight":8192,"gpu_direct":false,"what":"x"})";
+  const std::string read = R"({"call":"read","queue":"drive","bytes":100000,)"
+                           R"("in_flight":8192,"gpu_direct":false,"what":"x"})";
   const Program program = program_of(kHeader + kEnd + read + "\n" + kEnd);
   EXPECT_THROW(make_host_work("")->prepare(program), std::runtime_error);
 }

@@ -1,0 +1,259 @@
+#include "sim/cli/replay.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <ostream>
+#include <set>
+#include <sstream>
+
+#include "sim/base/quantity.h"
+#include "sim/report/replay.h"
+#include "sim/runtime/price.h"
+#include "sim/study/replay.h"
+
+namespace offsim::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+// {"--busy", "optimizer_tensor=9e-06,..."}: what the host spins for, of the tasks that there are.
+std::vector<std::string> busy_flag(const machine::Framework& framework,
+                                   const runtime::Program& program) {
+  std::set<runtime::HostTask> tasks;
+  for (const runtime::Call& call : program.calls) {
+    if (const auto* const busy = std::get_if<runtime::HostBusy>(&call)) {
+      tasks.insert(busy->task);
+    }
+  }
+  std::string list;
+  for (const runtime::HostTask task : tasks) {
+    list += fmt::format("{}{}={:g}", list.empty() ? "" : ",", runtime::task_name(task),
+                        runtime::host_task(framework, task).value.value);
+  }
+  return list.empty() ? std::vector<std::string>{} : std::vector<std::string>{"--busy", list};
+}
+
+std::vector<std::string> kernels_command(const ReplayOptions& options, const plans::Job& job,
+                                         const runtime::Program& program,
+                                         const std::string& kernels, const std::string& path) {
+  std::vector<std::string> words{kernels, "replay", path};
+  for (const std::string& word : busy_flag(job.machine.framework, program)) {
+    words.push_back(word);
+  }
+  if (options.file) {
+    words.insert(words.end(), {"--file", *options.file});
+  }
+  return words;
+}
+
+// The program that lies beside this one.
+std::string kernels_path(const ReplayOptions& options) {
+  if (options.kernels) {
+    return *options.kernels;
+  }
+  std::error_code failed;
+  const fs::path self = fs::read_symlink("/proc/self/exe", failed);
+  return (self.parent_path() / "offsim-kernels").string();
+}
+
+struct Descriptor {
+  int number = -1;
+  ~Descriptor() {
+    if (number >= 0) {
+      ::close(number);
+    }
+  }
+};
+
+// Runs a command and collects what it writes to stdout. Its exit code; -1 where it was killed.
+int run_command(const std::vector<std::string>& words, std::string& output) {
+  std::vector<char*> arguments;
+  for (const std::string& word : words) {
+    arguments.push_back(const_cast<char*>(word.c_str()));
+  }
+  arguments.push_back(nullptr);
+  std::array<int, 2> ends{};
+  SIM_ASSERT(::pipe2(ends.data(), O_CLOEXEC) == 0, "a process may have a pipe");
+  Descriptor from{ends[0]};
+  const pid_t child = ::fork();
+  SIM_ASSERT(child >= 0, "a process may have a child");
+  if (child == 0) {
+    ::dup2(ends[1], STDOUT_FILENO);
+    ::execv(arguments.front(), arguments.data());
+    ::_exit(127);
+  }
+  ::close(ends[1]);
+  std::array<char, 65536> buffer{};
+  while (true) {
+    const ssize_t got = ::read(from.number, buffer.data(), buffer.size());
+    if (got > 0) {
+      output.append(buffer.data(), static_cast<std::size_t>(got));
+    } else if (got == 0 || errno != EINTR) {
+      break;
+    }
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// A file that is gone when this is.
+class TemporaryFile {
+ public:
+  TemporaryFile() {
+    std::error_code failed;
+    path_ = (fs::temp_directory_path(failed) / "offsim-program-XXXXXX").string();
+    const Descriptor made{::mkstemp(path_.data())};
+    if (made.number < 0) {
+      throw InputError({path_, 0, 0}, "cannot be written", "expected a folder for temporary files");
+    }
+  }
+  ~TemporaryFile() { ::unlink(path_.c_str()); }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// Executes the program here; nothing where that failed.
+std::optional<study::MeasuredReplay> execute(const ReplayOptions& options, const plans::Job& job,
+                                             const runtime::Program& program, std::ostream& err) {
+  const std::string kernels = kernels_path(options);
+  if (::access(kernels.c_str(), X_OK) != 0) {
+    throw InputError({"command line: --kernels", 0, 0}, fmt::format("'{}' is no program", kernels),
+                     "expected offsim-kernels, which is built beside offsim");
+  }
+  const TemporaryFile file;
+  {
+    std::ofstream to(file.path(), std::ios::binary);
+    runtime::write_program(program, to);
+    if (!to.flush()) {
+      throw InputError({file.path(), 0, 0}, "cannot be written", "expected room for the program");
+    }
+  }
+  std::string records;
+  const int code =
+      run_command(kernels_command(options, job, program, kernels, file.path()), records);
+  if (code != 0) {
+    if (code != 1) {  // with 1 it has said why
+      err << fmt::format("offsim: {} ended unexpectedly\n", kernels);
+    }
+    return std::nullopt;
+  }
+  std::istringstream in(std::move(records));
+  return study::read_replay(in, "offsim-kernels", program);
+}
+
+std::optional<study::MeasuredReplay> measure(const ReplayOptions& options, const plans::Job& job,
+                                             const runtime::Program& program, std::ostream& err) {
+  if (!options.measured) {
+    return execute(options, job, program, err);
+  }
+  require_file(*options.measured);
+  std::ifstream in(*options.measured, std::ios::binary);
+  return study::read_replay(in, *options.measured, program);
+}
+
+void refuse_mixed(const ReplayOptions& options) {
+  const auto refuse = [](const char* flag, const char* other) {
+    throw InputError({"command line", 0, 0}, fmt::format("{} has no effect beside {}", flag, other),
+                     "expected one of them");
+  };
+  for (const char* const other : {"--save", "--measured"}) {
+    const bool given =
+        other == std::string("--save") ? !options.save.empty() : options.measured.has_value();
+    if (given && options.kernels) {
+      refuse("--kernels", other);
+    }
+  }
+  if (!options.save.empty()) {
+    if (options.measured) {
+      refuse("--measured", "--save");
+    }
+    if (!options.json.empty() || !options.trace.empty()) {
+      refuse(options.json.empty() ? "--trace" : "--json", "--save");
+    }
+  }
+  if (options.measured && options.file) {
+    refuse("--file", "--measured");
+  }
+}
+
+plans::Job job_of(const ReplayOptions& options) {
+  const study::Catalog catalog = open_catalog(options.catalog);
+  const study::Scenario scenario =
+      scenario_of(options.model, options.hardware, options.plan, options.work);
+  if (scenario.plans.size() != 1 || scenario.machines.size() != 1) {
+    throw InputError(kCommandLine, "replay takes one plan and one machine",
+                     "expected a command for each");
+  }
+  plans::Job job = std::move(study::cases(catalog, scenario).front().job);
+  if (job.workload.gpus > 1) {
+    throw InputError({"command line: --gpus", 0, 0}, "several GPUs are not replayed",
+                     "expected one");
+  }
+  if (options.layers) {
+    const Place place{"command line: --layers", 0, 0};
+    study::keep_layers(job, std::llround(parse_count(*options.layers, place)), place);
+    job.plan->check(job);
+  }
+  return study::replay_job(catalog, std::move(job), options.hardware);
+}
+
+}  // namespace
+
+int run_replay(const ReplayOptions& options, std::ostream& out, std::ostream& err) {
+  refuse_mixed(options);
+  const plans::Job job = job_of(options);
+  const study::Run run = study::simulate_replay(job);
+  const Named named{options.model, options.hardware, options.catalog};
+  const report::TextStyle& style = options.terminal.style;
+  if (!options.save.empty()) {
+    const bool data =
+        write_all({{"--save", options.save,
+                    [&](std::ostream& to) { runtime::write_program(run.program, to); }}},
+                  out);
+    if (!data) {
+      out << report::next_text(
+          shell_line(kernels_command(options, job, run.program, "offsim-kernels", options.save)) +
+              " > records.jsonl",
+          style);
+    }
+    return 0;
+  }
+  const auto measured = measure(options, job, run.program, err);
+  if (!measured) {
+    return 1;
+  }
+  const std::vector<study::ReplaySpan> predicted = study::predicted_spans(run, measured->reported);
+  const study::ReplayComparison comparison = study::compare_replay(
+      run.program, *measured, predicted, study::predicted_step(run, measured->reported));
+  const bool data_on_out =
+      write_all({{"--json", options.json,
+                  [&](std::ostream& to) { to << report::replay_json(job, *measured, comparison); }},
+                 {"--trace", options.trace,
+                  [&](std::ostream& to) {
+                    report::write_replay_trace(to, job, run.program, measured->spans, predicted);
+                  }}},
+                out);
+  if (!data_on_out) {
+    out << report::replay_text(job, *measured, comparison, style)
+        << report::next_text(predict_command(named, job), style);
+  }
+  return 0;
+}
+
+}  // namespace offsim::cli

@@ -1,0 +1,130 @@
+// Is a replay saved, run and compared? A script stands for the program that needs a GPU.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "tests/cli/program.h"
+
+namespace offsim::cli {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+const std::string kAsk =
+    "replay --model gpt2 --hardware h200-16core-vm --plan native --precision bf16 --layers 1";
+
+// Native has three steps, two more are measured. The step before the last is reported; its first
+// launch takes half of it.
+std::string records(const std::string& program) {
+  int call = 0, ends = 0, launch = -1;
+  for (const std::string& line : lines_of(program)) {
+    const json record = json::parse(line);
+    if (record.contains("call")) {
+      launch = launch < 0 && ends == 3 && record["call"] == "launch" ? call : launch;
+      ends += record["call"] == "end_step" ? 1 : 0;
+      ++call;
+    }
+  }
+  EXPECT_EQ(ends, 5);
+  return R"({"record":"env","schema":"offsim.replay/1","gpu":{"name":"A GPU"}}
+{"record":"memory","pool":"gpu","bytes":1073741824,"held":2147483648}
+{"record":"step","index":2,"seconds":3}
+{"record":"step","index":3,"seconds":2}
+{"record":"step","index":4,"seconds":1}
+{"record":"reported","index":3}
+{"record":"call","call":)" +
+         std::to_string(launch) + R"(,"lane":"compute","begin":0.5,"end":1.5}
+{"record":"end"}
+)";
+}
+
+class Replay : public testing::Test {
+ protected:
+  Replay() {
+    const Outcome saved = offsim(kAsk + " --save program.jsonl", folder_.path());
+    EXPECT_EQ(saved.code, 0) << saved.err;
+    EXPECT_THAT(saved.out, HasSubstr("Next: offsim-kernels replay program.jsonl"));
+    folder_.write("records.jsonl", records(folder_.read("program.jsonl")));
+  }
+  Outcome ask(const std::string& more) const { return offsim(kAsk + more, folder_.path()); }
+  void script(const std::string& name, const std::string& lines) const {
+    folder_.write(name, "#!/bin/sh\n" + lines + "\n");
+    std::filesystem::permissions(folder_.path() / name, std::filesystem::perms::owner_all);
+  }
+  Folder folder_;
+};
+
+TEST_F(Replay, RecordsMadeElsewhereAreCompared) {
+  const Outcome text = ask(" --measured records.jsonl --trace trace.json");
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("native, 1 layer of gpt2, replayed\n3 steps, 1.00 s to 3.00 s"));
+  EXPECT_THAT(text.out, HasSubstr("gpu 1.0 of 2.0 GiB"));
+  EXPECT_THAT(text.out, HasSubstr("Next: offsim predict --model gpt2"));
+  const json events = json::parse(folder_.read("trace.json")).at("traceEvents");
+  int measured = 0, predicted = 0;
+  for (const json& event : events) {
+    measured += event["ph"] == "X" && event["pid"] == 1 ? 1 : 0;
+    predicted += event["ph"] == "X" && event["pid"] == 2 ? 1 : 0;
+  }
+  EXPECT_EQ(measured, 1);
+  EXPECT_GT(predicted, 5);
+
+  const json answer = json::parse(ask(" --measured records.jsonl --json -").out);
+  EXPECT_EQ(answer.at("schema"), "offsim.replayed/1");
+  EXPECT_EQ(answer.at("step_measured_s"), 2.0);
+  EXPECT_GT(answer.at("step_predicted_s"), 0);
+  EXPECT_EQ(answer.at("overlap_measured"), 0.5);
+  EXPECT_EQ(answer.at("classes").at(0).at("name"), "GPU kernels");
+  EXPECT_EQ(answer.at("classes").at(0).at("measured_s"), 1.0);
+}
+
+TEST_F(Replay, AProgramIsRunAndNothingIsLeft) {
+  script("kernels.sh",
+         "test \"$1\" = replay && test -s \"$2\" && echo \"$2\" > where && "
+         "test \"$3\" = --busy && cat records.jsonl");
+  const Outcome run = ask(" --kernels ./kernels.sh --json -");
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(json::parse(run.out), json::parse(ask(" --measured records.jsonl --json -").out));
+  const std::string program = lines_of(folder_.read("where")).at(0);
+  EXPECT_FALSE(std::filesystem::exists(program.substr(0, program.find('\n'))));
+}
+
+TEST_F(Replay, WhatCannotRunSaysSoInOneLine) {
+  script("no_gpu.sh", "echo 'no GPU: none' >&2; exit 1");
+  const Outcome none = ask(" --kernels ./no_gpu.sh");
+  EXPECT_EQ(none.code, 1);
+  EXPECT_EQ(none.err, "no GPU: none\n");
+  EXPECT_EQ(none.out, "");
+  script("killed.sh", "kill -9 $$");
+  EXPECT_EQ(ask(" --kernels ./killed.sh").err, "offsim: ./killed.sh ended unexpectedly\n");
+  script("silent.sh", "true");
+  EXPECT_THAT(ask(" --kernels ./silent.sh").err, HasSubstr("the records are not whole"));
+}
+
+TEST_F(Replay, BadQuestionsAreRefused) {
+  const struct {
+    std::string more, says;
+  } cases[] = {
+      {" --measured missing.jsonl", "missing.jsonl: no such file"},
+      {" --measured program.jsonl", "program.jsonl:1:1: the record has no 'record'"},
+      {" --measured records.jsonl --save x", "--measured has no effect beside --save"},
+      {" --measured records.jsonl --kernels x", "--kernels has no effect beside --measured"},
+      {" --measured records.jsonl --file x", "--file has no effect beside --measured"},
+      {" --save x --json y", "--json has no effect beside --save"},
+      {" --kernels missing", "'missing' is no program"},
+  };
+  for (const auto& c : cases) {
+    const Outcome outcome = ask(c.more);
+    EXPECT_EQ(outcome.code, 2) << c.more;
+    EXPECT_THAT(outcome.err, HasSubstr(c.says));
+    EXPECT_EQ(lines_of(outcome.err).size(), 1u) << outcome.err;
+  }
+  const std::string other = kAsk.substr(0, kAsk.rfind(' '));
+  EXPECT_THAT(offsim(other + " 13").err, HasSubstr("13 layers of gpt2; expected 1 to 12"));
+  EXPECT_THAT(offsim(other + " 0").err, HasSubstr("0 layers of gpt2"));
+}
+
+}  // namespace
+}  // namespace offsim::cli
