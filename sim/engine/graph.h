@@ -140,6 +140,7 @@ class ActivityGraph {
   std::string_view label(ActivityId id) const { return label(labels_[index(id)]); }
   std::string_view tag(TagId id) const { return tag_texts_.text(index(id)); }
   std::size_t tag_count() const { return tag_texts_.size(); }
+  std::size_t label_count() const { return label_texts_.size(); }
 
  private:
   friend class GraphBuilder;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
-#include <map>
 #include <optional>
 #include <type_traits>
 #include <unordered_map>
@@ -37,7 +36,8 @@ class Lowering {
         events_(program.events, kNotRecorded),
         buffers_(program.buffers),
         labels_(program.texts.size()),
-        tags_(program.texts.size()) {
+        tags_(program.texts.size()),
+        single_shares_(machine.figures.size() + 1, kUnknown) {
     out_.unified = machine.accelerator.unified;
     add_pools();
     reserve(program.calls.size());
@@ -79,6 +79,7 @@ class Lowering {
   };
   using Pending = std::vector<ActivityId>;
   static constexpr ActivityId kNotRecorded{std::numeric_limits<std::uint32_t>::max()};
+  static constexpr std::uint32_t kUnknown = std::numeric_limits<std::uint32_t>::max();
 
   static std::uint8_t cause(Cause c) { return static_cast<std::uint8_t>(c); }
   StepTotals& totals() { return out_.totals.back(); }
@@ -129,11 +130,12 @@ class Lowering {
     return static_cast<std::uint32_t>(out_.figure_shares.size() - 1);
   }
   std::uint32_t share_of(machine::FigureId figure) {
-    const auto [found, added] = single_shares_.try_emplace(figure, 0);
-    if (added) {
-      found->second = shares({{figure, 1.0}});
+    // kNoFigure, -1, has the first place.
+    std::uint32_t& known = single_shares_[static_cast<std::size_t>(static_cast<int>(figure) + 1)];
+    if (known == kUnknown) {
+      known = shares({{figure, 1.0}});
     }
-    return found->second;
+    return known;
   }
 
   ActivityId add_activity(Lane lane, engine::Activity activity, std::uint32_t rests_on) {
@@ -465,10 +467,10 @@ class Lowering {
   std::vector<Pending> pending_;    // by lane: what its next activity comes after
   std::vector<ActivityId> events_;  // by Event: where its lane was
   std::vector<BufferState> buffers_;
-  std::vector<PricedWork> works_;           // by WorkId
-  std::vector<LabelId> labels_;             // by Text
-  std::vector<std::optional<TagId>> tags_;  // by Text
-  std::map<machine::FigureId, std::uint32_t> single_shares_;
+  std::vector<PricedWork> works_;             // by WorkId
+  std::vector<LabelId> labels_;               // by Text
+  std::vector<std::optional<TagId>> tags_;    // by Text
+  std::vector<std::uint32_t> single_shares_;  // by figure
   struct Issued {
     std::int64_t launched;  // kernels up to and with these
     Lane stream;
