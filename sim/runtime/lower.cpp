@@ -41,7 +41,6 @@ class Lowering {
     out_.unified = machine.accelerator.unified;
     add_pools();
     reserve(program.calls.size());
-    queues_ = std::ranges::count(program.lanes, LaneKind::kIoQueue, &LaneInfo::kind);
     for (const model::Work& work : program.works) {
       WorkPrice price = price_work(machine, work, program.half);
       const std::uint32_t rests_on = shares(price.shares);
@@ -296,8 +295,6 @@ class Lowering {
     state.fresh = 0;
   }
 
-  // Of a read and a write under way together, a drive does less than of either alone: a program
-  // that has both on queues of their own gets `mixed` of the drive's rates.
   void take(const Io& io) {
     SIM_ASSERT(!machine_.drives.empty(), "a plan asks for a drive where there is one");
     const machine::Drive& drive = machine_.drives.front();
@@ -305,10 +302,9 @@ class Lowering {
     host_spends(call.value, label(io.what), call.figure);
     const machine::DriveRate price = io.write ? drive_write(drive, Bytes(io.in_flight), 1)
                                               : drive_read(drive, Bytes(io.in_flight), 1);
-    const BytesPerSecond rate(price.rate.value * (queues_ > 1 ? drive.mixed.value : 1.0));
     const ActivityId transfer = add_activity(io.queue,
                                              {.amount = static_cast<double>(io.bytes),
-                                              .demand = resources_.io(io, rate),
+                                              .demand = resources_.io(io, price.rate),
                                               .label = label(io.what),
                                               .cause = cause(Cause::kNvme)},
                                              share_of(price.figure));
@@ -480,7 +476,6 @@ class Lowering {
   std::int64_t launched_ = 0;
   std::int64_t heap_free_bytes_ = 0;
   TagId heap_free_{};
-  std::ptrdiff_t queues_ = 0;  // of I/O
   std::uint32_t no_figure_ = 0;
   ActivityId origin_{};
   Phase phase_ = Phase::kSetup;
