@@ -35,7 +35,14 @@ std::string Place::text() const {
 }
 
 InputError::InputError(const Place& place, const std::string& wrong, const std::string& expected)
-    : std::runtime_error(message(place, wrong, expected)), place_(place) {}
+    : std::runtime_error(message(place, wrong, expected)),
+      place_(place),
+      wrong_(wrong),
+      expected_(expected) {}
+
+InputError InputError::at(const Place& place) const {
+  return place_.file.empty() ? InputError(place, wrong_, expected_) : *this;
+}
 
 void assertion_failed(const char* condition, const char* reason, const char* file, int line) {
   throw InternalError(fmt::format("{}:{}: {} does not hold: {}", file, line, condition, reason));

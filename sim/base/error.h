@@ -28,9 +28,12 @@ class InputError : public std::runtime_error {
   // empty.
   InputError(const Place& place, const std::string& wrong, const std::string& expected = "");
   const Place& place() const { return place_; }
+  // The same, said to be at `place` if it has no place of its own.
+  InputError at(const Place& place) const;
 
  private:
   Place place_;
+  std::string wrong_, expected_;
 };
 
 // An invariant of ours that did not hold: a bug, never a user's mistake.

@@ -35,7 +35,7 @@ int run_compare(const CompareOptions& options, std::ostream& out, std::ostream& 
   const study::Catalog catalog = open_catalog(options.catalog);
   const study::Scenario scenario =
       scenario_of(options.model, options.hardware, options.plans, options.work);
-  const std::vector<study::Case> cases = study::cases(catalog, scenario);
+  const std::vector<study::Case> cases = cases_of(catalog, scenario, options.terminal, err);
   const auto rows = predict_rows(cases, price, options.terminal, err);
   if (write_all({{"--json", options.json,
                   [&](std::ostream& to) { to << report::comparison_json(rows); }}},

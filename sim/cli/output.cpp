@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <ostream>
 
 #include "sim/base/error.h"
 
@@ -94,6 +95,25 @@ bool same_file(const std::string& a, const std::string& b) {
 }
 
 }  // namespace
+
+ProgressLine::ProgressLine(const Terminal& terminal, std::ostream& err)
+    : asked_(terminal.progress),
+      err_(err),
+      next_(std::chrono::steady_clock::now() + std::chrono::seconds(1)) {}
+
+ProgressLine::~ProgressLine() {
+  if (said_) {
+    err_ << "\r\033[K" << std::flush;
+  }
+}
+
+void ProgressLine::show(std::string_view what, std::size_t done, std::size_t all) {
+  if (const auto now = std::chrono::steady_clock::now(); asked_ && now > next_) {
+    err_ << fmt::format("\r{}{} of {}", what, done, all) << std::flush;
+    next_ = now + std::chrono::milliseconds(100);
+    said_ = true;
+  }
+}
 
 void require_written(std::ostream& out) {
   if (!out.flush()) {

@@ -1,9 +1,11 @@
 // Where a command's answer goes: the terminal's manners, and files that are whole or not there.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <iosfwd>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/report/text.h"
@@ -18,6 +20,23 @@ struct Terminal {
 // The manners of this process: colour and the terminal's width when stdout is one, and no colour
 // where NO_COLOR is set.
 Terminal terminal_of_process();
+
+// One line on a terminal's stderr, once something has taken over a second; gone when it is over.
+class ProgressLine {
+ public:
+  ProgressLine(const Terminal& terminal, std::ostream& err);
+  ~ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  void show(std::string_view what, std::size_t done, std::size_t all);
+
+ private:
+  bool asked_;
+  std::ostream& err_;
+  std::chrono::steady_clock::time_point next_;  // not before: a terminal is slow
+  bool said_ = false;
+};
 
 // Throws InputError when what was written to `out`, which is stdout, did not arrive.
 void require_written(std::ostream& out);

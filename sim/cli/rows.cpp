@@ -1,21 +1,21 @@
 #include "sim/cli/rows.h"
 
-#include <fmt/format.h>
-
-#include <chrono>
-#include <ostream>
-
 #include "sim/base/error.h"
 
 namespace offsim::cli {
 
+std::vector<study::Case> cases_of(const study::Catalog& catalog, const study::Scenario& scenario,
+                                  const Terminal& terminal, std::ostream& err) {
+  ProgressLine progress(terminal, err);
+  return study::cases(catalog, scenario, [&progress](std::size_t done, std::size_t all) {
+    progress.show("cases ready: ", done, all);
+  });
+}
+
 std::vector<report::ComparisonRow> predict_rows(const std::vector<study::Case>& cases,
                                                 std::optional<UsdPerHour> price,
                                                 const Terminal& terminal, std::ostream& err) {
-  using std::chrono::steady_clock;
-  constexpr std::chrono::seconds kPatience{1};
-  const auto began = steady_clock::now();
-  bool said = false;
+  ProgressLine progress(terminal, err);
   std::vector<report::ComparisonRow> rows;
   for (const study::Case& c : cases) {
     report::ComparisonRow& row = rows.emplace_back();
@@ -23,19 +23,14 @@ std::vector<report::ComparisonRow> predict_rows(const std::vector<study::Case>& 
     try {
       row.prediction = study::predict(c.job, price);
     } catch (const InputError& refusal) {
-      row.refused = refusal.what();
+      // A file's cases say where they are; the command line's are all in one line.
+      row.refused = c.place.line > 0 ? refusal.at(c.place).what() : refusal.what();
     }
     if (c.published) {
       row.published_tflops = c.published->tflops;
       row.published_from = c.published->from;
     }
-    if (terminal.progress && steady_clock::now() - began > kPatience) {
-      err << fmt::format("\r{} of {}", rows.size(), cases.size()) << std::flush;
-      said = true;
-    }
-  }
-  if (said) {
-    err << "\r\033[K" << std::flush;
+    progress.show("", rows.size(), cases.size());
   }
   return rows;
 }

@@ -48,7 +48,7 @@ int run_scenarios(const RunOptions& options, std::ostream& out, std::ostream& er
   for (study::Scenario& scenario : scenarios) {
     Answered& answered = answers.emplace_back();
     answered.scenario = std::move(scenario);
-    answered.cases = study::cases(catalog, answered.scenario);
+    answered.cases = cases_of(catalog, answered.scenario, options.terminal, err);
     answered.rows = predict_rows(answered.cases, price, options.terminal, err);
     all.insert(all.end(), answered.rows.begin(), answered.rows.end());
   }

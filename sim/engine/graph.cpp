@@ -30,10 +30,13 @@ Activity ActivityGraph::activity(ActivityId id) const {
 
 GraphBuilder::GraphBuilder() { label(""); }
 
-ResourceId GraphBuilder::add_resource(std::string_view name, double capacity_per_second) {
+ResourceId GraphBuilder::add_resource(std::string_view name, double capacity_per_second,
+                                      double mixed) {
   SIM_ASSERT(in_range(capacity_per_second),
              "a capacity is positive and of a size that can be summed");
-  graph_.resources_.push_back({std::string(name), capacity_per_second});
+  SIM_ASSERT(mixed > 0 && mixed <= 1 && in_range(capacity_per_second * mixed),
+             "a mixture leaves some of a capacity");
+  graph_.resources_.push_back({std::string(name), capacity_per_second, mixed});
   return ResourceId(graph_.resources_.size() - 1);
 }
 
@@ -67,7 +70,8 @@ DemandId GraphBuilder::demand(double rate_limit, double weight, std::span<const 
     SIM_ASSERT(in_range(mine[i].per_unit), "a use is positive");
     SIM_ASSERT(i == 0 || mine[i].resource != mine[i - 1].resource,
                "a demand names a resource once");
-    hash = mix(mix(hash, index(mine[i].resource)), std::bit_cast<std::uint64_t>(mine[i].per_unit));
+    hash = mix(mix(hash, 2 * index(mine[i].resource) + index(mine[i].way)),
+               std::bit_cast<std::uint64_t>(mine[i].per_unit));
   }
   const auto [from, to] = demands_by_hash_.equal_range(hash);
   for (auto known = from; known != to; ++known) {

@@ -9,6 +9,9 @@
 //   sum over running activities of rate * per_unit(resource) <= capacity(resource)
 //   rate <= rate_limit
 //
+// A resource may have less while uses of both its ways run (`mixed` of its capacity): a drive that
+// reads and writes.
+//
 //   a copy     units are bytes:       uses {link.h2d 1, link.total 1, dram 1}
 //   CPU Adam   units are parameters:  uses {dram 28}, rate_limit = threads * rate of a core
 //   a kernel   units are seconds:     uses {gpu.sm 1}, rate_limit 1
@@ -64,7 +67,11 @@ inline constexpr double kLargestNumber = 1e30;
 struct Resource {
   std::string name;
   double capacity = 0;  // units a second
+  double mixed = 1;     // share of it that is left while uses of both ways run
 };
+
+// Of a use; only resources that lose by a mixture care.
+enum class Way : std::uint8_t { kForth, kBack };
 
 struct Pool {
   std::string name;
@@ -74,6 +81,7 @@ struct Pool {
 struct Use {
   ResourceId resource{};
   double per_unit = 0;  // of the resource, per unit of the activity's work
+  Way way = Way::kForth;
 
   friend bool operator==(const Use&, const Use&) = default;
 };
@@ -140,6 +148,7 @@ class ActivityGraph {
   std::string_view label(ActivityId id) const { return label(labels_[index(id)]); }
   std::string_view tag(TagId id) const { return tag_texts_.text(index(id)); }
   std::size_t tag_count() const { return tag_texts_.size(); }
+  std::size_t label_count() const { return label_texts_.size(); }
 
  private:
   friend class GraphBuilder;
@@ -169,7 +178,7 @@ class GraphBuilder {
  public:
   GraphBuilder();
 
-  ResourceId add_resource(std::string_view name, double capacity_per_second);
+  ResourceId add_resource(std::string_view name, double capacity_per_second, double mixed = 1);
   PoolId add_pool(std::string_view name, std::int64_t capacity_bytes = kUnlimitedBytes);
   LabelId label(std::string_view text);
   TagId tag(std::string_view text);

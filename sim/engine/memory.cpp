@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
+#include <compare>
 
 #include "sim/base/error.h"
 
@@ -21,13 +21,22 @@ Picoseconds time_of(const MemoryChange& change, const Timeline& timeline) {
   return (change.at == At::kStart ? timeline.start : timeline.finish)[index(change.activity)];
 }
 
-// Indices of the changes in the order of time, at one instant in issue order.
-std::vector<std::uint32_t> order_of_effect(const ActivityGraph& graph, const Timeline& timeline) {
+// A change, by its index, and when it takes effect.
+struct Effect {
+  Picoseconds time;
+  std::uint32_t change;
+
+  friend auto operator<=>(const Effect&, const Effect&) = default;
+};
+
+// In the order of time, at one instant in issue order.
+std::vector<Effect> order_of_effect(const ActivityGraph& graph, const Timeline& timeline) {
   const auto changes = graph.changes();
-  std::vector<std::uint32_t> order(changes.size());
-  std::iota(order.begin(), order.end(), 0U);
-  std::ranges::stable_sort(order, {},
-                           [&](std::uint32_t i) { return time_of(changes[i], timeline); });
+  std::vector<Effect> order(changes.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    order[i] = {time_of(changes[i], timeline), static_cast<std::uint32_t>(i)};
+  }
+  std::ranges::sort(order);
   return order;
 }
 
@@ -63,12 +72,11 @@ void apply(const ActivityGraph& graph, const MemoryChange& change, Holding& hold
 
 MemoryLedger account_memory(const ActivityGraph& graph, const Timeline& timeline, Window window) {
   const std::size_t pools = graph.pools().size();
-  MemoryLedger ledger{std::vector<PoolPeak>(pools, PoolPeak{0, window.from, 0, {}}), std::nullopt};
+  MemoryLedger ledger{std::vector<PoolPeak>(pools, PoolPeak{0, window.from, 0, {}}), {}, {}};
   std::vector<Holding> holdings(pools, Holding{0, std::vector<std::int64_t>(graph.tag_count())});
   std::vector<Holding> at_peak = holdings;
-  for (const std::uint32_t i : order_of_effect(graph, timeline)) {
+  for (const auto& [time, i] : order_of_effect(graph, timeline)) {
     const MemoryChange& change = graph.changes()[i];
-    const Picoseconds time = time_of(change, timeline);
     const std::uint8_t phase = graph.phases()[index(change.activity)];
     const std::size_t pool = index(change.pool);
     Holding& holding = holdings[pool];
@@ -88,6 +96,7 @@ MemoryLedger account_memory(const ActivityGraph& graph, const Timeline& timeline
   }
   for (std::size_t pool = 0; pool < pools; ++pool) {
     ledger.peaks[pool].composition = largest_first(at_peak[pool]);
+    ledger.at_end.push_back(holdings[pool].bytes);
   }
   return ledger;
 }
@@ -96,13 +105,12 @@ std::vector<PoolSample> pool_series(const ActivityGraph& graph, const Timeline& 
                                     PoolId pool) {
   std::vector<PoolSample> series;
   std::int64_t bytes = 0;
-  for (const std::uint32_t i : order_of_effect(graph, timeline)) {
+  for (const auto& [time, i] : order_of_effect(graph, timeline)) {
     const MemoryChange& change = graph.changes()[i];
     if (change.pool != pool) {
       continue;
     }
     bytes += change.delta_bytes;
-    const Picoseconds time = time_of(change, timeline);
     if (series.empty() || series.back().time != time) {
       series.push_back({time, 0});
     }

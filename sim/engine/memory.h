@@ -44,6 +44,7 @@ struct Violation {
 
 struct MemoryLedger {
   std::vector<PoolPeak> peaks;         // by PoolId; within the window
+  std::vector<std::int64_t> at_end;    // by PoolId: bytes held when the run is over
   std::optional<Violation> violation;  // the first of the whole run, in the order described above
 };
 

@@ -14,6 +14,7 @@ Sharing::Sharing(std::span<const Resource> resources, std::span<const Demand> de
       states_(demands.size()),
       rooms_(resources.size()),
       users_(resources.size()),
+      users_back_(resources.size()),
       place_of_use_(uses.size()),
       demand_of_use_(uses.size()) {
   for (std::size_t d = 0; d < demands.size(); ++d) {
@@ -76,6 +77,7 @@ void Sharing::attach(DemandId demand) {
     auto& users = users_[index(uses_[use].resource)];
     place_of_use_[use] = static_cast<std::uint32_t>(users.size());
     users.push_back(use);
+    users_back_[index(uses_[use].resource)] += uses_[use].way == Way::kBack ? 1 : 0;
   }
 }
 
@@ -87,6 +89,7 @@ void Sharing::detach(DemandId demand) {
     users[hole] = users.back();
     place_of_use_[users[hole]] = hole;
     users.pop_back();
+    users_back_[index(uses_[use].resource)] -= uses_[use].way == Way::kBack ? 1 : 0;
   }
 }
 
@@ -150,13 +153,19 @@ void Sharing::fill() {
   }
 }
 
+double Sharing::capacity(ResourceId resource) const {
+  const Resource& r = resources_[index(resource)];
+  const std::size_t back = users_back_[index(resource)];
+  return back > 0 && back < users_[index(resource)].size() ? r.capacity * r.mixed : r.capacity;
+}
+
 // The level at which the first resource is full if no limit stops anybody before. Everything is
 // summed anew: subtracting closed demands from running sums would leave rounding errors as large as
 // the largest of them.
 double Sharing::next_level() {
   const auto mine = std::span(gathered_).subspan(first_gathered_);
   for (const ResourceId r : mine) {
-    rooms_[index(r)].left = resources_[index(r)].capacity;
+    rooms_[index(r)].left = capacity(r);
     rooms_[index(r)].weight = 0;
   }
   for (const DemandId d : component_) {

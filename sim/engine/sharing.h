@@ -3,7 +3,8 @@
 // Given resources with a capacity, and demands d with members(d) >= 0 activities running, find the
 // rate of one activity of each demand with members such that
 //
-//   capacity   sum over d of members(d) * rate(d) * per_unit(d, r) <= capacity(r)  for every r
+//   capacity   sum over d of members(d) * rate(d) * per_unit(d, r) <= capacity(r)  for every r;
+//              of `mixed` of it where demands of both ways use r
 //   limit      rate(d) <= rate_limit(d)  for every d
 //   fairness   rate(d) / weight(d) cannot grow without lowering that of a demand where it is as
 //              small or smaller
@@ -21,8 +22,8 @@
 //
 // Source: D. Bertsekas, R. Gallager, Data Networks, 2nd edition, section 6.5.2 (max-min flow
 // control), with weights and limits.
-// Left out: rates that depend on the mix in other than linear ways; per_unit has to express that (a
-// duplex limit is a resource of its own).
+// Left out: rates that depend on who runs in other ways than linear ones and this one; per_unit has
+// to express that (a duplex limit is a resource of its own).
 #pragma once
 
 #include <span>
@@ -88,6 +89,7 @@ class Sharing {
   void gather(ResourceId seed);
   void fill();
   double next_level();
+  double capacity(ResourceId resource) const;
   std::size_t close_limited(double level);
   std::size_t close_full(double level);
   std::span<const Use> uses_of(DemandId demand) const {
@@ -100,6 +102,7 @@ class Sharing {
   std::vector<State> states_;                      // by demand
   std::vector<Room> rooms_;                        // by resource
   std::vector<std::vector<std::uint32_t>> users_;  // by resource: the uses of demands with members
+  std::vector<std::uint32_t> users_back_;          // by resource: how many of them go back
   std::vector<std::uint32_t> place_of_use_;        // by use: where in users_ of its resource
   std::vector<DemandId> demand_of_use_;            // by use
   std::vector<DemandId> touched_;

@@ -241,11 +241,15 @@ Bytes numbers(const std::vector<Tensor>& tensors, Widths widths) {
   return sum;
 }
 
-Bytes constants(const std::vector<Tensor>& tensors) {
+Bytes numbers(const Shape& shape, Widths widths) {
   Bytes sum{};
-  for (const Tensor& tensor : tensors) {
-    sum += constants(tensor);
-  }
+  for_each_tensor(shape, [&](const Tensor& tensor) { sum += numbers(tensor, widths); });
+  return sum;
+}
+
+Bytes constants(const Shape& shape) {
+  Bytes sum{};
+  for_each_tensor(shape, [&](const Tensor& tensor) { sum += constants(tensor); });
   return sum;
 }
 

@@ -18,6 +18,7 @@
 // Left out: buffers (gpt2's masks, rotary frequencies), which are not trained.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -51,7 +52,8 @@ struct Widths {
 Bytes numbers(const Tensor& tensor, Widths widths);  // of a quantised one: 8 or 4 bits each
 Bytes constants(const Tensor& tensor);  // what a quantised one needs beside its numbers
 Bytes numbers(const std::vector<Tensor>& tensors, Widths widths);
-Bytes constants(const std::vector<Tensor>& tensors);
+Bytes numbers(const Shape& shape, Widths widths);  // of a whole model
+Bytes constants(const Shape& shape);
 
 // The tensors of one layer. Those of a kind are alike but for the index in their names.
 // Requires: 0 <= layer < shape.layers.
@@ -61,9 +63,25 @@ std::vector<Tensor> embedding_tensors(const Shape& shape);
 std::vector<Tensor> tail_tensors(const Shape& shape);
 // Both: what is outside the layers.
 std::vector<Tensor> outer_tensors(const Shape& shape);
-// The whole inventory in order: about a thousand entries for 80 layers, so loops prefer the two
-// above.
+// The whole inventory in order: about a thousand names for 80 layers, so loops prefer the two above
+// and for_each_tensor().
 std::vector<Tensor> all_tensors(const Shape& shape);
+
+// Visits the whole inventory in order. Layers of a kind are made once: all have the names of the
+// first of them.
+template <class Visit>
+void for_each_tensor(const Shape& shape, Visit visit) {
+  std::ranges::for_each(embedding_tensors(shape), visit);
+  std::vector<std::vector<Tensor>> of_kind(shape.kinds.size());
+  for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+    std::vector<Tensor>& tensors = of_kind[shape.kind_index(layer)];
+    if (tensors.empty()) {
+      tensors = layer_tensors(shape, layer);
+    }
+    std::ranges::for_each(tensors, visit);
+  }
+  std::ranges::for_each(tail_tensors(shape), visit);
+}
 
 std::int64_t layer_parameters(const Shape& shape, std::int64_t layer);
 std::int64_t embedding_parameters(const Shape& shape);  // token table and gpt2's positions

@@ -56,10 +56,9 @@ inline void place_workspace(const Job& job, runtime::Recorder& gpu) {
 
 // Parameters on the GPU, one block of each kind; quantised ones with their constants.
 inline void place_on_gpu(const Job& job, runtime::Recorder& gpu, std::int64_t trained_width) {
-  const std::vector<model::Tensor> all = model::all_tensors(job.shape);
-  gpu.allocate(runtime::Space::kGpu, numbers(all, {trained_width, frozen_width(job)}),
+  gpu.allocate(runtime::Space::kGpu, numbers(job.shape, {trained_width, frozen_width(job)}),
                "parameters");
-  if (const Bytes bytes = constants(all); bytes.value > 0) {
+  if (const Bytes bytes = constants(job.shape); bytes.value > 0) {
     gpu.allocate(runtime::Space::kGpu, bytes, "constants of quantisation");
   }
 }

@@ -76,17 +76,16 @@ class Fsdp2 {
       gather_ = gpu.stream("all-gather");
     }
     place_workspace(job, gpu_);
-    const std::vector<Tensor> all = model::all_tensors(job.shape);
-    if (const Bytes bytes = constants(all); bytes.value > 0) {
+    if (const Bytes bytes = constants(job.shape); bytes.value > 0) {
       gpu_.allocate(Space::kGpu, bytes, "constants of quantisation");
     }
-    for (const Tensor& tensor : all) {
+    model::for_each_tensor(job.shape, [this](const Tensor& tensor) {
       gpu_.allocate(host_, numbers(shard(tensor), {width_, 2}), "parameters");
       if (host_ == Space::kPinned &&
           tensor.trained) {  // PyTorch's cache of pinned blocks keeps them between steps
         gpu_.allocate(host_, Bytes(width_ * shard(tensor).numel()), "gradients");
       }
-    }
+    });
   }
 
   void step(bool first) {

@@ -86,7 +86,7 @@ void GatherWindow::fetch(std::vector<ParameterId> ids) {
   for (const ParameterId id : ids) {
     State& s = state(id);
     s.available = s.in_flight = true;
-    s.group = fetches_;
+    s.group = in_flight_.size();
     live_ += parameter(id).elements;
     elements_in_flight_ += parameter(id).elements;
     const Space home = parameter(id).home;
@@ -98,7 +98,7 @@ void GatherWindow::fetch(std::vector<ParameterId> ids) {
     }
   }
   if (!ids.empty()) {
-    in_flight_.insert(fetches_++);
+    in_flight_.push_back(true);
   }
 }
 
@@ -106,11 +106,18 @@ void GatherWindow::wait_for(const std::vector<ParameterId>& module) {
   for (const ParameterId id : module) {
     arrived(id);
     const bool waits = parameter(id).home != Space::kGpu || gather_ == kCompute;
-    if (in_flight_.erase(state(id).group) > 0 && waits) {
+    if (first_wait(state(id)) && waits) {
       gpu_.sync(gather_);
     }
   }
   gpu_.wait(kCompute, gpu_.record(gather_));
+}
+
+// Of its fetch.
+bool GatherWindow::first_wait(const State& state) {
+  const bool first = in_flight_[state.group];
+  in_flight_[state.group] = false;
+  return first;
 }
 
 void GatherWindow::arrived(ParameterId id) {
@@ -149,7 +156,7 @@ void GatherWindow::prefetch() {
       collected += parameter(use.parameter).elements;
     }
   }
-  fetch(ids);
+  fetch(std::move(ids));
   if (swapper_ != nullptr) {
     read_ahead();
   }
@@ -201,7 +208,7 @@ void GatherWindow::release(ParameterId id) {
   }
   s.available = false;
   arrived(id);
-  in_flight_.erase(s.group);
+  in_flight_[s.group] = false;
   live_ -= parameter(id).elements;
   if (s.saved) {
     s.view = std::exchange(s.buffer, std::nullopt);

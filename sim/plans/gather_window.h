@@ -20,7 +20,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <set>
 #include <vector>
 
 #include "sim/plans/job.h"
@@ -62,7 +61,7 @@ class GatherWindow {
     bool saved = false;
     bool available = false;            // gathered, or on its way
     bool in_flight = false;            // and no module that uses it was entered yet
-    std::int64_t group = kNever;       // the fetch that brought it
+    std::size_t group = 0;             // the fetch that brought it
     std::int64_t counted_on = kNever;  // the last visit for which the prefetcher has passed it
     std::vector<std::int64_t> visits;  // of the trace that use it
   };
@@ -79,6 +78,7 @@ class GatherWindow {
   void fetch(std::vector<ParameterId> ids);
   void wait_for(const std::vector<ParameterId>& module);
   void take_from_queue(const std::vector<ParameterId>& module);
+  bool first_wait(const State& state);
   void arrived(ParameterId id);
   void prefetch();
   bool on_drive(ParameterId id) const;  // and no read of it was submitted
@@ -99,8 +99,7 @@ class GatherWindow {
   std::vector<Use> trace_;               // uses in order
   std::vector<std::int64_t> traversed_;  // by visit: elements of all visits before it
   std::int64_t recorded_ = 0;            // elements of all visits so far
-  std::set<std::int64_t> in_flight_;     // fetches that nobody has waited for
-  std::int64_t fetches_ = 0;
+  std::vector<bool> in_flight_;          // by fetch: nobody has waited for it
   std::int64_t elements_in_flight_ = 0;
   std::size_t next_ = 0;    // the first use of the trace that nobody has fetched for
   std::int64_t visit_ = 0;  // modules entered in this micro-step

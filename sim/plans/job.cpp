@@ -52,6 +52,12 @@ bool is_auto(const OptionSpec& spec, std::string_view text) {
   return text == "auto" && spec.fallback == text;
 }
 
+// A number or true or false, which quotes make a text.
+bool is_plain(const OptionSpec& spec) {
+  return spec.kind == OptionSpec::Kind::kFlag || spec.kind == OptionSpec::Kind::kCount ||
+         spec.kind == OptionSpec::Kind::kNumber;
+}
+
 bool is_value(const OptionSpec& spec, std::string_view text) {
   const auto least = static_cast<double>(spec.least), most = static_cast<double>(spec.most);
   switch (spec.kind) {
@@ -113,7 +119,7 @@ Options::Options(const std::vector<OptionSpec>& specs, std::string_view plan) : 
   }
 }
 
-void Options::set(std::string_view name, std::string_view value, const Place& place) {
+void Options::set(std::string_view name, std::string_view value, const Place& place, bool quoted) {
   const auto found = values_.find(name);
   if (found == values_.end()) {
     std::vector<OptionSpec> specs;
@@ -127,9 +133,12 @@ void Options::set(std::string_view name, std::string_view value, const Place& pl
   if (found->second.given) {
     throw InputError(place, fmt::format("{}.{} is given twice", plan_, name), "expected it once");
   }
-  if (!is_value(*found->second.spec, value)) {
-    throw InputError(place, fmt::format("{}.{} is '{}'", plan_, name, value),
-                     expected(*found->second.spec, value));
+  const OptionSpec& spec = *found->second.spec;
+  const bool text = quoted && is_plain(spec) && !is_auto(spec, value);
+  if (text || !is_value(spec, value)) {
+    throw InputError(place,
+                     fmt::format("{}.{} is {}'{}'", plan_, name, text ? "the text " : "", value),
+                     expected(spec, value));
   }
   found->second.text = value;
   found->second.given = true;

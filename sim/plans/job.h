@@ -66,8 +66,8 @@ class Options {
   explicit Options(const std::vector<OptionSpec>& specs, std::string_view plan);
 
   // Throws InputError at `place` for an unknown name (with the nearest), or a value that is not of
-  // the option's kind.
-  void set(std::string_view name, std::string_view value, const Place& place);
+  // the option's kind; a quoted one is a text, and no number and no flag.
+  void set(std::string_view name, std::string_view value, const Place& place, bool quoted = false);
 
   bool has(std::string_view name) const;  // the plan lists it
   bool given(std::string_view name) const;

@@ -1,6 +1,7 @@
 #include "sim/plans/stage3.h"
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 #include "sim/plans/common.h"
@@ -21,13 +22,18 @@ Tier tier(const std::string& device) {
 
 namespace {
 
-// The tensors of a module, by its name in theirs, as offsets into their list.
-std::vector<std::int32_t> tensors_of(const Module& module, const std::vector<Tensor>& tensors,
-                                     std::int32_t first) {
-  std::vector<std::int32_t> ids;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
-    if (("." + tensors[i].name + ".").find("." + module.name + ".") != std::string::npos) {
-      ids.push_back(first + static_cast<std::int32_t>(i));
+using ModuleIds = std::vector<std::vector<std::int32_t>>;  // by module: its parameters
+
+// Counted from 0. A module's tensors have its name in theirs; `backward` has them in the order of
+// backward, which is that of registration from the end.
+ModuleIds number_modules(const std::vector<Module>& modules, const std::vector<Tensor>& backward) {
+  ModuleIds ids(modules.size());
+  for (std::size_t i = 0; i < backward.size(); ++i) {
+    const std::string name = "." + backward[backward.size() - 1 - i].name + ".";
+    for (std::size_t m = 0; m < modules.size(); ++m) {
+      if (name.find("." + modules[m].name + ".") != std::string::npos) {
+        ids[m].push_back(static_cast<std::int32_t>(i));
+      }
     }
   }
   return ids;
@@ -40,13 +46,16 @@ std::vector<SubGroup> make_sub_groups(const Job& job) {
   const std::int64_t size = job.options.count("sub_group_size");
   std::vector<SubGroup> groups;
   SubGroup open;
-  for (const Tensor& tensor : model::trained(model::all_tensors(job.shape))) {
+  model::for_each_tensor(job.shape, [&](const Tensor& tensor) {
+    if (!tensor.trained) {
+      return;
+    }
     open.elements += tensor.numel();
     open.tensors += 1;
     if (open.elements >= size) {
       groups.push_back(std::exchange(open, {}));
     }
-  }
+  });
   if (open.tensors > 0) {
     groups.push_back(open);
   }
@@ -85,26 +94,31 @@ Stage3::Stage3(const Job& job, Recorder& gpu, Tier optimizer)
   make_window();
 }
 
+// Pieces that are alike have one list of modules, whose names are compared once.
 void Stage3::number_parameters() {
-  std::int32_t next = 0;
-  const auto number = [&](std::int64_t piece, const std::vector<Tensor>& tensors) {
-    for (const Module& module : model_.modules(piece)) {
-      // The first of all is the embedding, which a tied head shares.
-      ids_[static_cast<std::size_t>(piece)].push_back(
-          module.tied ? std::vector<std::int32_t>{0} : tensors_of(module, tensors, next));
+  std::unordered_map<const std::vector<Module>*, ModuleIds> of_modules;
+  for (std::int64_t piece = 0; piece <= model_.head(); ++piece) {
+    const std::vector<Module>& modules = model_.modules(piece);
+    const std::vector<Tensor>& tensors = model_.tensors(piece);
+    const auto [known, added] = of_modules.try_emplace(&modules);
+    if (added) {
+      known->second = number_modules(modules, tensors);
     }
-    for (const Tensor& tensor : tensors) {
-      elements_.push_back((numbers(tensor, {2, 2}).value + 1) / 2);
-      trained_.push_back(tensor.trained);
+    const auto first = static_cast<std::int32_t>(elements_.size());
+    ModuleIds& ids = ids_.emplace_back(known->second);
+    for (std::size_t m = 0; m < modules.size(); ++m) {
+      for (std::int32_t& id : ids[m]) {
+        id += first;
+      }
+      if (modules[m].tied) {
+        ids[m] = {0};  // the embedding, the first of all
+      }
     }
-    next = static_cast<std::int32_t>(elements_.size());
-  };
-  ids_.resize(static_cast<std::size_t>(model_.head()) + 1);
-  number(0, model::embedding_tensors(job_.shape));
-  for (std::int64_t piece = 1; piece < model_.head(); ++piece) {
-    number(piece, model::layer_tensors(job_.shape, piece - 1));
+    for (auto tensor = tensors.rbegin(); tensor != tensors.rend(); ++tensor) {
+      elements_.push_back((numbers(*tensor, {2, 2}).value + 1) / 2);
+      trained_.push_back(tensor->trained);
+    }
   }
-  number(model_.head(), model::tail_tensors(job_.shape));
 }
 
 void Stage3::number_sub_groups() {
@@ -178,7 +192,7 @@ void Stage3::place() {
   }
   if (parameters_ == Tier::kGpu) {
     place_on_gpu(job_, gpu_, 2);
-  } else if (const Bytes bytes = constants(model::all_tensors(job_.shape)); bytes.value > 0) {
+  } else if (const Bytes bytes = constants(job_.shape); bytes.value > 0) {
     gpu_.allocate(Space::kGpu, bytes, "constants of quantisation");
   }
   if (!offloaded()) {

@@ -328,8 +328,11 @@ void write_trace(std::ostream& out, const study::Run& run, const plans::Job& job
   out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
   Events events(out);
   const Tracks tracks = tracks_of(run);
+  const std::string rank = job.workload.gpus > 1
+                               ? fmt::format(", rank 0 of {} (ranks are alike)", job.workload.gpus)
+                               : "";
   add_process(events, kLanes,
-              fmt::format("{}, {} on {}", job.plan->name, job.shape.name, job.machine.name),
+              fmt::format("{}, {} on {}{}", job.plan->name, job.shape.name, job.machine.name, rank),
               tracks.lanes, run, job.machine);
   add_process(events, kResources, fmt::format("resources of {}", job.machine.name),
               tracks.resources, run, job.machine);

@@ -1,4 +1,5 @@
 // The reported step as a Chrome trace, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
+// Of several GPUs it is one rank's, as the name of its process says.
 //
 // Two groups of tracks (processes). In the first a track for each lane of the program: the host
 // thread, each worker, each stream; a copy is on the stream it was issued to. In the second the

@@ -24,6 +24,7 @@ enum class Cause : std::uint8_t {
   kJoin
 };
 inline constexpr std::size_t kCauses = 11;
+inline constexpr std::size_t kPhases = 4;        // of Phase
 std::string_view cause_key(Cause cause);         // "gpu_compute": the JSON key
 std::string_view cause_title(Cause cause);       // "GPU compute": for people
 std::string_view phase_name(Phase phase);        // "forward"

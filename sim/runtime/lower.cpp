@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <deque>
 #include <limits>
-#include <map>
 #include <optional>
 #include <type_traits>
 #include <unordered_map>
@@ -37,11 +36,11 @@ class Lowering {
         events_(program.events, kNotRecorded),
         buffers_(program.buffers),
         labels_(program.texts.size()),
-        tags_(program.texts.size()) {
+        tags_(program.texts.size()),
+        single_shares_(machine.figures.size() + 1, kUnknown) {
     out_.unified = machine.accelerator.unified;
     add_pools();
     reserve(program.calls.size());
-    queues_ = std::ranges::count(program.lanes, LaneKind::kIoQueue, &LaneInfo::kind);
     for (const model::Work& work : program.works) {
       WorkPrice price = price_work(machine, work, program.half);
       const std::uint32_t rests_on = shares(price.shares);
@@ -80,6 +79,7 @@ class Lowering {
   };
   using Pending = std::vector<ActivityId>;
   static constexpr ActivityId kNotRecorded{std::numeric_limits<std::uint32_t>::max()};
+  static constexpr std::uint32_t kUnknown = std::numeric_limits<std::uint32_t>::max();
 
   static std::uint8_t cause(Cause c) { return static_cast<std::uint8_t>(c); }
   StepTotals& totals() { return out_.totals.back(); }
@@ -131,11 +131,12 @@ class Lowering {
     return static_cast<std::uint32_t>(out_.figure_shares.size() - 1);
   }
   std::uint32_t share_of(machine::FigureId figure) {
-    const auto [found, added] = single_shares_.try_emplace(figure, 0);
-    if (added) {
-      found->second = shares({{figure, 1.0}});
+    // kNoFigure, -1, has the first place.
+    std::uint32_t& known = single_shares_[static_cast<std::size_t>(static_cast<int>(figure) + 1)];
+    if (known == kUnknown) {
+      known = shares({{figure, 1.0}});
     }
-    return found->second;
+    return known;
   }
 
   ActivityId add_activity(Lane lane, engine::Activity activity, std::uint32_t rests_on) {
@@ -297,8 +298,6 @@ class Lowering {
     state.fresh = 0;
   }
 
-  // Of a read and a write under way together, a drive does less than of either alone: a program
-  // that has both on queues of their own gets `mixed` of the drive's rates.
   void take(const Io& io) {
     SIM_ASSERT(!machine_.drives.empty(), "a plan asks for a drive where there is one");
     const machine::Drive& drive = machine_.drives.front();
@@ -306,10 +305,9 @@ class Lowering {
     host_spends(call.value, label(io.what), call.figure);
     const machine::DriveRate price = io.write ? drive_write(drive, Bytes(io.in_flight), 1)
                                               : drive_read(drive, Bytes(io.in_flight), 1);
-    const BytesPerSecond rate(price.rate.value * (queues_ > 1 ? drive.mixed.value : 1.0));
     const ActivityId transfer = add_activity(io.queue,
                                              {.amount = static_cast<double>(io.bytes),
-                                              .demand = resources_.io(io, rate),
+                                              .demand = resources_.io(io, price.rate),
                                               .label = label(io.what),
                                               .cause = cause(Cause::kNvme)},
                                              share_of(price.figure));
@@ -441,10 +439,10 @@ class Lowering {
   std::vector<Pending> pending_;    // by lane: what its next activity comes after
   std::vector<ActivityId> events_;  // by Event: where its lane was
   std::vector<BufferState> buffers_;
-  std::vector<PricedWork> works_;           // by WorkId
-  std::vector<LabelId> labels_;             // by Text
-  std::vector<std::optional<TagId>> tags_;  // by Text
-  std::map<machine::FigureId, std::uint32_t> single_shares_;
+  std::vector<PricedWork> works_;             // by WorkId
+  std::vector<LabelId> labels_;               // by Text
+  std::vector<std::optional<TagId>> tags_;    // by Text
+  std::vector<std::uint32_t> single_shares_;  // by figure
   struct Issued {
     std::int64_t launched;  // kernels up to and with these
     Lane stream;
@@ -454,7 +452,6 @@ class Lowering {
   std::int64_t launched_ = 0;
   std::int64_t heap_free_bytes_ = 0;
   TagId heap_free_{};
-  std::ptrdiff_t queues_ = 0;  // of I/O
   std::uint32_t no_figure_ = 0;
   std::uint32_t call_ = 0;  // the one that is taken
   ActivityId origin_{};

@@ -13,7 +13,8 @@
 //   collective   latency + what crosses of the bytes at NCCL's rate between the GPUs; the host
 //            pays a call and goes on; ranks are alike, so none waits for another
 //   storage  requests of a queue one at a time: bytes over the drive's rate for what is in flight,
-//            beside them DRAM or, with GPUDirect, the GPU's link
+//            beside them DRAM or, with GPUDirect, the GPU's link; a read and a write of two queues
+//            at once share the drive's time, of which they have Drive::mixed
 //   CPU      elements at the kernel's rate for its size and threads, sharing DRAM and cores with
 //            everything else
 //   pages    a pageable block of the map threshold or more is new at each allocation: whoever

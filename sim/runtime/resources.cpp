@@ -17,7 +17,8 @@ Resources::Resources(engine::GraphBuilder& builder, const machine::Machine& mach
       sm_(builder.add_resource("gpu.sm", 1.0)),
       cores_(builder.add_resource("host.cores",
                                   static_cast<double>(machine.host.cores - background.cores))),
-      drive_time_(builder.add_resource("drive0.time", 1.0)),
+      drive_time_(builder.add_resource(
+          "drive0.time", 1.0, machine.drives.empty() ? 1.0 : machine.drives.front().mixed.value)),
       peer_time_(builder.add_resource("gpu.peer", 1.0)) {
   SIM_ASSERT(background.cores < machine.host.cores && background.dram < machine.host.dram.value,
              "the background leaves something");
@@ -93,7 +94,8 @@ DemandId Resources::io(const Io& io, BytesPerSecond rate) {
   const auto route = io.write ? machine_.topology.route(memory, "drive0")
                               : machine_.topology.route("drive0", memory);
   std::vector<Use> uses = along(route, 1.0);
-  uses.push_back({drive_time_, 1 / rate.value});
+  uses.push_back(
+      {drive_time_, 1 / rate.value, io.write ? engine::Way::kBack : engine::Way::kForth});
   found->second = builder_.demand(rate.value, machine_.host.dma_weight.value, uses);
   return found->second;
 }

@@ -5,7 +5,8 @@
 //   EDGE.h2d, EDGE.d2h, EDGE.total   bytes a second of every edge of the topology; "dram.total" is
 //                the memory that copies, CPU kernels and drives share
 //   gpu.peer     the GPU's way to the others: a byte takes 1 / rate of it
-//   drive0.time  a byte takes 1 / rate of it, so that reads and writes share one drive
+//   drive0.time  a byte takes 1 / rate of it, so that reads and writes share one drive; while some
+//                of each run, whichever queues they are on, there is Drive::mixed of it
 // A pageable byte passes DRAM three times: the driver copies it through pinned buffers of its own.
 // A DMA byte weighs Host::dma_weight in the sharing of DRAM, a CPU kernel's byte 1.
 #pragma once

@@ -41,12 +41,12 @@ GivenWorkload merge(GivenWorkload base, const GivenWorkload& over) {
   return base;
 }
 
+Node scalar(const Given& g) {
+  return {.kind = Node::Kind::kScalar, .place = g.place, .scalar = g.text, .quoted = g.quoted};
+}
+
 std::int64_t whole(const Given& g, std::string_view name, std::int64_t least, std::int64_t most) {
-  Node node;
-  node.kind = Node::Kind::kScalar;
-  node.place = g.place;
-  node.scalar = g.text;
-  return to_integer(node, least, most, name);
+  return to_integer(scalar(g), least, most, name);
 }
 
 BytesPerSecond bandwidth(const Given& g, std::string_view name) {
@@ -129,11 +129,7 @@ plans::Workload effective(const GivenWorkload& w, Origins& origins) {
         {Precision::kBf16Mixed, Precision::kBf16, Precision::kFp16Mixed, Precision::kFp32});
   }
   if (w.phase_sync) {
-    Node node;
-    node.kind = Node::Kind::kScalar;
-    node.place = w.phase_sync->place;
-    node.scalar = w.phase_sync->text;
-    out.phase_sync = to_boolean(node, "phase_sync");
+    out.phase_sync = to_boolean(scalar(*w.phase_sync), "phase_sync");
   }
   if (w.loader_workers) {
     out.loader_workers = whole(*w.loader_workers, "loader_workers", 0, kMostWorkers);
@@ -274,8 +270,9 @@ void refuse_absurd_adapters(const model::Shape& shape, const GivenWorkload& give
 // count, is refused. Returns how large the case is, as a part of the largest that is not.
 double check_size(const model::Shape& shape, const plans::Workload& w, const GivenWorkload& given,
                   const Place& model) {
-  // What takes some gigabytes and ten seconds; a search may take twice that.
-  constexpr double kMostPasses = 20'000;         // of a layer, in a step
+  // What takes ten seconds and two gigabytes, both in proportion (zenflow, the largest: 160 kB a
+  // pass); a search may take twice that.
+  constexpr double kMostPasses = 12'000;         // of a layer, in a step
   constexpr double kMostPositions = 50'000'000;  // of all micro-batches of a step
   constexpr double kMostBytes = 1e18;            // of one micro-batch's activations
   const auto d = [](std::int64_t v) { return static_cast<double>(v); };
@@ -330,9 +327,10 @@ Made make_case(const Scenario& s, const GivenPlan& plan, const GivenWorkload& wo
          {},
          false,
          std::nullopt,
-         {}};
+         {},
+         plan.name.place};
   for (const auto& [name, value] : plan.options) {
-    c.job.options.set(name.text, value.text, value.place);
+    c.job.options.set(name.text, value.text, value.place, value.quoted);
   }
   const GivenWorkload merged = merge(work, plan.workload);
   c.job.workload = effective(merged, c.origins);
@@ -415,7 +413,7 @@ void search_largest(Case& c, std::int64_t most) {
 
 }  // namespace
 
-std::vector<Case> cases(const Catalog& catalog, const Scenario& s) {
+std::vector<Case> cases(const Catalog& catalog, const Scenario& s, const Progress& done) {
   refuse_set_twice(s);
   double count = static_cast<double>(s.models.size() * s.machines.size() * s.plans.size());
   for (const auto& [key, values] : s.sweep) {
@@ -450,6 +448,9 @@ std::vector<Case> cases(const Catalog& catalog, const Scenario& s) {
       search_largest(m.c, most_micro_batches(m.work));
     }
     out.push_back(std::move(m.c));
+    if (done) {
+      done(out.size(), made.size());
+    }
   }
   return out;
 }

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <map>
+#include <tuple>
 
 #include "sim/base/quantity.h"
 #include "sim/engine/critical_path.h"
@@ -33,11 +33,7 @@ PoolReport report_pool(const Run& run, const engine::MemoryLedger& ledger, engin
   for (const engine::TagBytes& tag : peak.composition) {
     report.by_tag.push_back({std::string(run.lowered.graph.tag(tag.tag)), Bytes(tag.bytes)});
   }
-  std::int64_t held = 0;
-  for (const engine::MemoryChange& change : run.lowered.graph.changes()) {
-    held += change.pool == id ? change.delta_bytes : 0;
-  }
-  report.resident = Bytes(held);  // the program ends with its last step
+  report.resident = Bytes(ledger.at_end[index(id)]);  // the program ends with its last step
   return report;
 }
 
@@ -109,15 +105,16 @@ void explain(const plans::Job& job, const Run& run, Prediction& p) {
   const auto path =
       engine::critical_path(lowered.graph, run.timeline, run.step, lowered.step_ends.back());
   p.idle = engine::to_seconds(path.idle);
-  std::map<std::pair<Cause, std::string_view>, Picoseconds> spent;
+  const std::size_t labels = lowered.graph.label_count();
+  std::vector<Picoseconds> by_label(runtime::kCauses * labels);  // of a cause side by side
+  std::array<Seconds, runtime::kPhases> by_phase{};
   std::vector<double> by_figure(job.machine.figures.size(), 0.0);
   for (const engine::Segment& segment : path.segments) {
     const engine::Activity activity = lowered.graph.activity(segment.activity);
     const Seconds time = engine::to_seconds(segment.to - segment.from);
     p.critical_path[activity.cause] += time;
-    p.phases[std::string(runtime::phase_name(runtime::Phase(activity.phase)))] += time;
-    spent[{Cause(activity.cause), lowered.graph.label(segment.activity)}] +=
-        segment.to - segment.from;
+    by_phase[activity.phase] += time;
+    by_label[activity.cause * labels + index(activity.label)] += segment.to - segment.from;
     for (const auto& [figure, share] :
          lowered.figure_shares[lowered.rests_on[index(segment.activity)]]) {
       if (figure != machine::kNoFigure) {
@@ -125,11 +122,22 @@ void explain(const plans::Job& job, const Run& run, Prediction& p) {
       }
     }
   }
-  for (const auto& [what, time] : spent) {
-    p.spent.push_back({what.first, std::string(what.second), engine::to_seconds(time)});
+  for (std::size_t phase = 0; phase < by_phase.size(); ++phase) {
+    if (by_phase[phase].value > 0) {
+      p.phases[std::string(runtime::phase_name(runtime::Phase(phase)))] = by_phase[phase];
+    }
   }
-  std::stable_sort(p.spent.begin(), p.spent.end(),
-                   [](const Spent& a, const Spent& b) { return a.time > b.time; });
+  for (std::size_t i = 0; i < by_label.size(); ++i) {
+    if (by_label[i] > 0) {
+      p.spent.push_back({Cause(i / labels),
+                         std::string(lowered.graph.label(engine::LabelId(i % labels))),
+                         engine::to_seconds(by_label[i])});
+    }
+  }
+  std::ranges::sort(p.spent, [](const Spent& a, const Spent& b) {
+    return a.time.value != b.time.value ? a.time > b.time
+                                        : std::tie(a.cause, a.label) < std::tie(b.cause, b.label);
+  });
   double known = 0, variance = 0;
   for (std::size_t i = 0; i < by_figure.size(); ++i) {
     const machine::Figure& figure = job.machine.figures[i];
@@ -159,8 +167,14 @@ void measure_busy(const Run& run, Prediction& p) {
   for (std::size_t i = 0; i < run.lowered.graph.size(); ++i) {
     const Picoseconds from = std::max(run.timeline.start[i], run.step.from);
     const Picoseconds to = std::min(run.timeline.finish[i], run.step.to);
-    if (from < to) {
-      spans[run.lowered.graph.causes()[i]].emplace_back(from, to);
+    if (from >= to) {
+      continue;
+    }
+    auto& of_cause = spans[run.lowered.graph.causes()[i]];
+    if (!of_cause.empty() && of_cause.back().first <= from && from <= of_cause.back().second) {
+      of_cause.back().second = std::max(of_cause.back().second, to);  // most follow at once
+    } else {
+      of_cause.emplace_back(from, to);
     }
   }
   for (std::size_t cause = 0; cause < spans.size(); ++cause) {

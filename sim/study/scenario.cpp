@@ -10,7 +10,9 @@ namespace offsim::study {
 
 namespace {
 
-Given given(const Node& node, std::string_view what) { return {to_text(node, what), node.place}; }
+Given given(const Node& node, std::string_view what) {
+  return {to_text(node, what), node.place, node.quoted};
+}
 
 // A scalar or a list of scalars.
 std::vector<Given> list_of(const Node& node, std::string_view what) {

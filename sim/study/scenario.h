@@ -18,6 +18,7 @@
 // out of range or without effect, and for more work than some minutes of simulation.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
@@ -32,6 +33,7 @@ namespace offsim::study {
 struct Given {
   std::string text;
   Place place;
+  bool quoted = false;  // "8" is a text and no number
 };
 
 // The work as given; what is absent keeps its default.
@@ -79,11 +81,15 @@ struct Case {
   bool largest = false;         // micro_batch was "largest": job holds the largest that fits, or 1
   std::optional<Published> published;
   Origins origins;
+  Place place;  // of its plan's name
 };
 
 // All combinations, models first, then machines, sweep values, plans. Machines and models are
-// loaded once each.
-std::vector<Case> cases(const Catalog& catalog, const Scenario& scenario);
+// loaded once each. `done`, when given, is told how many of them are ready: `micro_batch: largest`
+// is a search of some steps each.
+using Progress = std::function<void(std::size_t done, std::size_t all)>;
+std::vector<Case> cases(const Catalog& catalog, const Scenario& scenario,
+                        const Progress& done = {});
 
 // {plan: NAME, option: value, ..., workload: {...}} and {micro_batch: ..., ...}, for other files
 // with the same keys.

@@ -118,8 +118,18 @@ LedgerRow read_row(const Catalog& catalog, const Node& node, const Given& machin
     row.missing = "no such plan yet";
     return row;
   }
+  const std::optional<Given>& own = s.plans.front().workload.micro_batch;
+  const std::optional<Given>& batch = own ? own : s.workload.micro_batch;
+  if (batch && batch->text == "largest") {
+    throw InputError(batch->place, "micro_batch of a measured step is 'largest'",
+                     "expected the number that it was measured with");
+  }
   const Case c = std::move(cases(catalog, s).front());
-  compare(row, predict(c.job), map);
+  try {
+    compare(row, predict(c.job), map);
+  } catch (const InputError& refusal) {
+    throw refusal.at(c.place);
+  }
   return row;
 }
 

@@ -14,6 +14,13 @@ TEST(InputError, ReadsPlaceWrongExpected) {
   EXPECT_STREQ(InputError({}, "nothing to run").what(), "nothing to run");
 }
 
+TEST(InputError, TakesThePlaceOfTheCallerWhenItHasNone) {
+  const Place place{"s.yaml", 3, 14};
+  EXPECT_STREQ(InputError({}, "x is refused", "expected y").at(place).what(),
+               "s.yaml:3:14: x is refused; expected y");
+  EXPECT_STREQ(InputError({"t.yaml", 1, 2}, "x").at(place).what(), "t.yaml:1:2: x");
+}
+
 TEST(InputError, StaysOneLine) {
   const std::string message = InputError({"a\nb"}, "key 'c\r\n\x1b[31m'").what();
   EXPECT_EQ(message, "a?b: key 'c???[31m'");

@@ -45,13 +45,15 @@ class Memory : public testing::Test {
 TEST_F(Memory, ThePeakHasItsTimePhaseAndComposition) {
   change(0, At::kStart, weights, 40);
   change(1, At::kFinish, grads, 50);
-  change(2, At::kFinish, weights, -10);
-  change(3, At::kFinish, weights, 10);  // as much again, but not for the first time
+  change(2, At::kFinish, weights, -20);
+  change(3, At::kFinish, weights, 20);  // as much again, but not for the first time
+  change(4, At::kFinish, grads, -30);
   const MemoryLedger result = ledger();
   EXPECT_EQ(result.peaks[0].bytes, 90);
   EXPECT_EQ(result.peaks[0].time, 20);
   EXPECT_EQ(result.peaks[0].phase, 1);
   EXPECT_THAT(result.peaks[0].composition, ElementsAre(TagBytes{grads, 50}, TagBytes{weights, 40}));
+  EXPECT_THAT(result.at_end, ElementsAre(60));
   EXPECT_FALSE(result.violation);
 }
 

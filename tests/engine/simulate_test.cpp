@@ -28,6 +28,33 @@ class Simulate : public testing::Test {
   ActivityGraph graph = GraphBuilder().build();
 };
 
+// 10 units/s, of which a mixture leaves half: 2.5 each until 5 units are back after 2 s; what is
+// left of the other then has all 10.
+TEST(Mixture, LeavesLessWhileBothWaysAreUsed) {
+  GraphBuilder builder;
+  const ResourceId drive = builder.add_resource("drive", 10, 0.5);
+  const auto demand = [&](Way way) {
+    return builder.demand(kUnlimitedRate, 1, std::vector<Use>{{drive, 1, way}});
+  };
+  builder.add({.amount = 10, .demand = demand(Way::kForth)});
+  builder.add({.amount = 5, .demand = demand(Way::kBack)});
+  const ActivityGraph graph = std::move(builder).build();
+  EXPECT_THAT(simulate(graph).finish, ElementsAre(kSecond * 5 / 2, kSecond * 2));
+}
+
+TEST(Mixture, OfDemandsOneWayIsNone) {
+  for (const Way way : {Way::kForth, Way::kBack}) {
+    GraphBuilder builder;
+    const ResourceId drive = builder.add_resource("drive", 10, 0.5);
+    builder.add({.amount = 10,
+                 .demand = builder.demand(kUnlimitedRate, 1, std::vector<Use>{{drive, 1, way}})});
+    builder.add({.amount = 10, .demand = builder.demand(4, 1, std::vector<Use>{{drive, 1, way}})});
+    const ActivityGraph graph = std::move(builder).build();
+    // 6 and 4 units a second, and then 10.
+    EXPECT_EQ(simulate(graph).finish[0], 1'666'666'666'667);
+  }
+}
+
 TEST_F(Simulate, NothingTakesNoTime) {
   const Timeline timeline = run();
   EXPECT_EQ(timeline.makespan, 0);

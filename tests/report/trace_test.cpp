@@ -102,6 +102,17 @@ constexpr double kTiny = 2e-3;  // microseconds: a viewer keeps nanoseconds
 
 bool on_a_lane(const Json& event) { return event["pid"] == 1; }
 
+TEST(Trace, OfSeveralGpusIsThatOfARank) {
+  plans::Job job = real_job("qwen2.5-0.5b", "h200x2-32core-vm", "fsdp2-offload");
+  const auto name = [](const Traced& traced) {
+    return traced.of("M").front()["args"]["name"].get<std::string>();
+  };
+  EXPECT_EQ(name(trace(job)), "fsdp2-offload, qwen2.5-0.5b on h200x2-32core-vm");
+  job.workload.gpus = 2;
+  EXPECT_EQ(name(trace(job)),
+            "fsdp2-offload, qwen2.5-0.5b on h200x2-32core-vm, rank 0 of 2 (ranks are alike)");
+}
+
 // A begin or a length as Perfetto keeps it: each rounded by itself.
 std::int64_t kept_ns(const Json& microseconds) {
   return std::llround(microseconds.get<double>() * 1000);

@@ -199,14 +199,36 @@ TEST(Drive, NeedsBytesInFlight) {  // 100 kB in 100 us: 1 GB/s
   EXPECT_NEAR(run.end_us(), 10 + 10'000, kExact);
 }
 
-// Two queues share the drive's time, of which a mix loses half here.
-TEST(Drive, SharesItsTimeBetweenReadsAndWrites) {
+// Two queues share the drive's time byte by byte, and a mixture loses half of it here: 1/3 GB/s
+// each until the write is done; then the rest of the read is alone, at 2 GB/s.
+TEST(Drive, LosesAShareWhileItReadsAndWrites) {
   Recorder gpu = recorder();
   const Lane reads = gpu.io_queue("reads"), writes = gpu.io_queue("writes");
   gpu.read(reads, kTenMegabytes, Bytes(kMiB), "states");
   gpu.write(writes, Bytes(5'000'000), Bytes(kMiB), "states");
   const Simulated run(std::move(gpu), without_calls());
-  EXPECT_NEAR(run.end_us(), 10'000 + 10'000, kExact);
+  EXPECT_NEAR(run.end_us(), 15'000 + 2500, kExact);
+}
+
+TEST(Drive, LosesNothingToTwoReads) {
+  Recorder gpu = recorder();
+  const Lane one = gpu.io_queue("one"), other = gpu.io_queue("other");
+  gpu.read(one, kTenMegabytes, Bytes(kMiB), "states");
+  gpu.read(other, kTenMegabytes, Bytes(kMiB), "states");
+  const Simulated run(std::move(gpu), without_calls());
+  EXPECT_NEAR(run.end_us(), 10'000, kExact);
+}
+
+// A queue that reads and then writes beside one that reads: first two reads, 10 MB in 10 ms; then
+// a read and a write, 5 MB each at 1/3 GB/s; then a write, 5 MB at 1 GB/s.
+TEST(Drive, LosesItOnAnyTwoQueues) {
+  Recorder gpu = recorder();
+  const Lane one = gpu.io_queue("one"), other = gpu.io_queue("other");
+  gpu.read(one, kTenMegabytes, Bytes(kMiB), "states");
+  gpu.write(one, kTenMegabytes, Bytes(kMiB), "states");
+  gpu.read(other, Bytes(15'000'000), Bytes(kMiB), "weights");
+  const Simulated run(std::move(gpu), without_calls());
+  EXPECT_NEAR(run.end_us(), 10'000 + 15'000 + 5000, kExact);
 }
 
 // --- unified memory

@@ -64,6 +64,25 @@ TEST_F(LedgerFile, MeasuredQuantitiesAreMoreThanZero) {
             "v.yaml:3:92: gpu_peak is zero; expected more");
 }
 
+TEST_F(LedgerFile, AMeasuredStepHasANumberOfSequences) {
+  const std::string wrong =
+      ": micro_batch of a measured step is 'largest'; expected the number that it was measured "
+      "with";
+  EXPECT_EQ(refusal("{id: r, model: gpt2, plan: native, workload: {micro_batch: largest}, "
+                    "step: 1 s}"),
+            "v.yaml:3:67" + wrong);
+  EXPECT_EQ(refusal("{id: r, model: gpt2, plan: {plan: native, workload: {micro_batch: largest}}, "
+                    "workload: {micro_batch: 1}, step: 1 s}"),
+            "v.yaml:3:74" + wrong);
+}
+
+// What a plan refuses is at its name.
+TEST_F(LedgerFile, ARefusedPlanHasAPlace) {
+  EXPECT_EQ(refusal("{id: r, model: gpt2, plan: mlx, workload: {precision: bf16}, step: 1 s}"),
+            "v.yaml:3:35: mlx needs unified memory, and the GPU of h200-pcie5 has a memory of its "
+            "own; expected a machine whose CPU and GPU share one, such as mac-studio-m3-ultra");
+}
+
 TEST_F(LedgerFile, AUnifiedMachineHasNoMemoryOfTheHost) {
   EXPECT_EQ(refusal(kRow + "1 s, host_resident: 1 GiB}", "mac-studio-m3-ultra"),
             "v.yaml:3:97: host_resident is of a memory that is not there; expected none: this "

@@ -26,6 +26,24 @@ TEST(Scenario, APlansNameIsNoOptionOfIt) {
             "s.yaml:3:24: plan native has no option 'plan'; expected one of gradient_clipping");
 }
 
+// As in every other file, what is quoted is a text.
+TEST(Scenario, AQuotedNumberIsNone) {
+  EXPECT_EQ(refusal(kNative + "workload: {micro_batch: \"8\"}\n"),
+            "s.yaml:4:25: micro_batch is the text '8'; expected a whole number from 1 to 1000000");
+  EXPECT_EQ(refusal(kNative + "workload: {phase_sync: 'true'}\n"),
+            "s.yaml:4:24: phase_sync is the text 'true'; expected true or false");
+  EXPECT_EQ(refusal(kNative + "sweep: {sequence: [64, '128']}\n"),
+            "s.yaml:4:24: sequence is the text '128'; expected a whole number from 1 to 50000000");
+  EXPECT_THAT(refusal(kHead + "plans: {zero3-offload: {sub_group_size: '1e9'}}\n"),
+              testing::StartsWith("s.yaml:3:41: zero3-offload.sub_group_size is the text '1e9'; "
+                                  "expected a whole number"));
+  EXPECT_EQ(refusal(kHead + "plans: {native: {gradient_clipping: \"true\"}}\n"),
+            "s.yaml:3:37: native.gradient_clipping is the text 'true'; expected true or false");
+  EXPECT_EQ(refusal(kHead + "plans: {zero3-offload: {deepspeed_version: '0.14.5', "
+                            "offload_param: 'cpu'}}\n"),
+            kAccepted);
+}
+
 TEST(Scenario, APublishedFigureStandsBesideACase) {
   const auto published = [](const std::string& rows) {
     return refusal(kNative + "published: [" + rows + "]\n");
@@ -120,22 +138,22 @@ TEST(Scenario, CombinationsAreCountedBeforeTheyAreMade) {
 
 TEST(Scenario, WorkIsBounded) {
   const std::string big = "model: llama-3.1-405b\nhardware: h200-pcie5\nplans: native\n";
-  EXPECT_EQ(refusal(big + "workload: {accumulation: 158}\n"), kAccepted);  // 126 layers
-  EXPECT_EQ(refusal(big + "workload: {accumulation: 159}\n"),
-            "s.yaml:4:26: a step has 20,034 passes of a layer; expected at most 20,000");
+  EXPECT_EQ(refusal(big + "workload: {accumulation: 95}\n"), kAccepted);  // 126 layers
+  EXPECT_EQ(refusal(big + "workload: {accumulation: 96}\n"),
+            "s.yaml:4:26: a step has 12,096 passes of a layer; expected at most 12,000");
   // With a hook on every saved tensor a sixth of that, with adapters half.
-  EXPECT_EQ(refusal(big + "workload: {accumulation: 27, activation_offload: streamed}\n"),
-            "s.yaml:4:26: a step has 20,412 passes of a layer, counted more than once for what is "
-            "saved or adapted; expected at most 20,000");
-  EXPECT_EQ(refusal(big + "workload: {accumulation: 79, lora_rank: 8}\n"), kAccepted);
-  EXPECT_THAT(refusal(big + "workload: {accumulation: 80, lora_rank: 8}\n"),
-              testing::HasSubstr("20,160 passes"));
+  EXPECT_EQ(refusal(big + "workload: {accumulation: 16, activation_offload: streamed}\n"),
+            "s.yaml:4:26: a step has 12,096 passes of a layer, counted more than once for what is "
+            "saved or adapted; expected at most 12,000");
+  EXPECT_EQ(refusal(big + "workload: {accumulation: 47, lora_rank: 8}\n"), kAccepted);
+  EXPECT_THAT(refusal(big + "workload: {accumulation: 48, lora_rank: 8}\n"),
+              testing::HasSubstr("12,096 passes"));
   // A limit of 1,023 takes ten halvings.
-  EXPECT_EQ(refusal(big + "workload: {accumulation: 32, micro_batch: largest, "
+  EXPECT_EQ(refusal(big + "workload: {accumulation: 20, micro_batch: largest, "
                           "micro_batch_limit: 1023}\n"),
-            "s.yaml:4:26: the search for the largest micro-batch has 40,320 passes of a "
-            "layer; expected at most 40,000");
-  EXPECT_EQ(refusal(big + "workload: {sequence: 50000, accumulation: 150}\n"
+            "s.yaml:4:26: the search for the largest micro-batch has 25,200 passes of a "
+            "layer; expected at most 24,000");
+  EXPECT_EQ(refusal(big + "workload: {sequence: 50000, accumulation: 95}\n"
                           "sweep: {precision: [bf16, bf16-mixed]}\n"),
             kAccepted);
   std::string many = "[50000000";

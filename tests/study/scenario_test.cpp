@@ -57,7 +57,7 @@ TEST(Cases, RefuseStepsThatCannotBeSimulated) {
   const std::string head = "model: gpt2\nhardware: h200-pcie5\nplans: zero2-offload\n";
   EXPECT_EQ(refusal("model: llama-3.1-405b\nhardware: h200-pcie5\nplans: native\n"
                     "workload: {accumulation: 4096}\n"),
-            "s.yaml:4:26: a step has 516,096 passes of a layer; expected at most 20,000");
+            "s.yaml:4:26: a step has 516,096 passes of a layer; expected at most 12,000");
   EXPECT_EQ(refusal("model: llama-3.1-405b\nhardware: h200-pcie5\nplans: native\n"
                     "workload: {micro_batch: 1000000, sequence: 1000000}\n"),
             "s.yaml:4:25: a micro-batch has more than 1e18 bytes of activations; expected a "
