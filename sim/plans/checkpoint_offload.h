@@ -17,9 +17,10 @@
 // A dropped checkpoint's memory is free once its copy is done: a host that is layers ahead of the
 // GPU finds it taken. DeepSpeed recomputes a whole layer, also its last product, and holds the
 // result meanwhile. It is models that call deepspeed.checkpointing.checkpoint: Hugging Face's own
-// gradient_checkpointing does not. Left out: that PyTorch waits for such copies before it runs out
-// of memory; further blocks when a forward is issued before the copies of the last backward are
-// done; one number a checkpoint that stays on the GPU; contiguous_memory_optimization.
+// gradient_checkpointing does not. Left out: the same for these
+// (get_checkpoint_hidden_states_offloading_ctx_manager); that PyTorch waits for such copies before
+// it runs out of memory; further blocks when a forward is issued before the copies of the last
+// backward are done; one number a checkpoint that stays on the GPU; contiguous_memory_optimization.
 #pragma once
 
 #include <cstddef>
