@@ -287,9 +287,10 @@ bool Adapters::on(std::string_view linear) const {
     return std::ranges::any_of(names,
                                [&](std::string_view name) { return linear.ends_with(name); });
   };
-  return any() &&
-         (targets == AdapterTargets::kAllLinear || is({"q_proj", "v_proj", "c_attn"}) ||
-          (targets == AdapterTargets::kAttention && is({"k_proj", "o_proj", "attn.c_proj"})));
+  return any() && (targets == AdapterTargets::kAllLinear || is({"q_proj", "v_proj", "c_attn"}) ||
+                   (targets == AdapterTargets::kAttention &&
+                    is({"k_proj", "o_proj", "attn.c_proj", "q_a_proj", "q_b_proj",
+                        "kv_a_proj_with_mqa", "kv_b_proj"})));
 }
 
 std::string_view to_string(Architecture architecture) {

@@ -94,13 +94,15 @@ struct Latent {
 // Low-rank adapters on frozen weights (LoRA, arXiv 2106.09685), as PEFT adds them: a Linear's W x
 // becomes W x + s B (A x), with A [rank, in] and B [out, rank]; nothing else is trained. Which
 // Linears: q and v, PEFT's default for these architectures (gpt2: the fused q, k, v); q, k, v and
-// o; or all of the layers. The head is never one. No dropout.
+// o; or all of the layers. The head is never one. No dropout. Latent attention: its five Linears
+// (or four) in the place of q, k, v and o. Experts and routers are parameters (transformers 5),
+// which PEFT adapts by target_parameters: not modelled.
 enum class AdapterTargets : std::uint8_t { kQueryValue, kAttention, kAllLinear };
 
 // How bitsandbytes stores the weights of the layers' Linears while they are frozen (LLM.int8, arXiv
 // 2208.07339; QLoRA, arXiv 2305.14314): 16 bits; 8 bits and a fp32 number a row; 4 bits and a fp32
 // number for each block of 64; or, double quantisation, 8 bits for each block and a fp32 number for
-// 256 of these. Embedding, norms and head stay 16-bit.
+// 256 of these. Embedding, norms, head, experts and routers stay 16-bit.
 enum class Base : std::uint8_t { k16Bit, kInt8, kNf4, kNf4Double };
 
 std::string_view to_string(AdapterTargets targets);

@@ -136,7 +136,7 @@ void Tape::layer_norm(std::int64_t rows, std::int64_t width, bool needed) {
 void Tape::linear(std::int64_t rows, std::int64_t in, std::int64_t out, bool bias, Input input,
                   bool needed) {
   if (frozen_) {
-    frozen_linear(rows, in, out, input, needed);
+    frozen_linear(rows, in, out, input, needed, base_);
     return;
   }
   const bool autocast = numerics_ == Numerics::kAutocast;
@@ -176,26 +176,26 @@ void Tape::linear(std::int64_t rows, std::int64_t in, std::int64_t out, bool bia
 
 // Its own weight is all that its backward needs.
 void Tape::frozen_linear(std::int64_t rows, std::int64_t in, std::int64_t out, Input input,
-                         bool needed) {
+                         bool needed, Base base) {
   if (input != Input::kWideAgain) {
     input_saved_ = input == Input::kKept;
   }
   recompute_kernels_ = forward_.size();
-  if (base_ == Base::kInt8) {
+  if (base == Base::kInt8) {
     stream(forward_, 2 * act() * rows * in);    // to fp16
     stream(forward_, (act() + 1) * rows * in);  // to 8 bits
     product(forward_, rows, out, in);           // into 32 bits
     indexed(forward_, rows * out, (4 + act()) * rows * out);
     stream(forward_, 2 * act() * rows * out);  // from fp16
   } else {
-    dequantise(forward_, in * out);
+    dequantise(forward_, in * out, base);
     product(forward_, rows, out, in);
   }
   if (needed) {
-    if (base_ == Base::k16Bit) {
+    if (base == Base::k16Bit) {
       save_again(act() * in * out);
     }
-    dequantise(backward_, in * out);
+    dequantise(backward_, in * out, base);
     product(backward_, rows, in, out);
     if (input == Input::kWideAgain) {
       stream(backward_, 3 * residual() * rows * in);
@@ -203,10 +203,10 @@ void Tape::frozen_linear(std::int64_t rows, std::int64_t in, std::int64_t out, I
   }
 }
 
-void Tape::dequantise(std::vector<Kernel>& list, std::int64_t elements) const {
+void Tape::dequantise(std::vector<Kernel>& list, std::int64_t elements, Base base) const {
   constexpr std::int64_t kBlock = 64;
   const std::int64_t blocks = elements / kBlock;
-  switch (base_) {
+  switch (base) {
     case Base::k16Bit:
       return;
     case Base::kInt8:

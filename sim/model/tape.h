@@ -17,7 +17,8 @@
 // backward: 4 bits by one kernel (two more on a number a block for double quantisation), 8 bits by
 // a cast and a scaling, backward only: forward it quantises the input and dequantises the product.
 // Left out: the columns of outliers that LLM.int8 multiplies apart; its 8-bit products are counted
-// as 16-bit ones.
+// as 16-bit ones. Experts and routers are parameters, no Linears, and stay 16-bit. Also left out:
+// that autocast casts the fp32 copies of deepseek's router beside frozen weights back to 16 bits.
 #pragma once
 
 #include <cstddef>
@@ -75,7 +76,7 @@ class Tape {
   void rotary(std::int64_t n, std::int64_t table, bool needed = true);
   // rotary's result as products with each half of n elements: `strided`, the halves are the even
   // and the odd elements (deepseek_v3); otherwise they are as rotary's (gpt_oss).
-  void rotary_halves(std::int64_t n, std::int64_t table, bool strided);
+  void rotary_halves(std::int64_t n, std::int64_t table, bool strided, bool needed = true);
   // As products of complex fp32 numbers (deepseek_v2).
   void rotary_complex(std::int64_t n, std::int64_t table);
   // Queries, keys and values from the products of the latent vectors: the rotary parts turned, the
@@ -94,7 +95,7 @@ class Tape {
   // one: nothing is computed less. Left out: the masks, made once for all layers; that rows of
   // S + 1 elements slow the product with v.
   void attention_with_sinks(Batch batch, std::int64_t heads, std::int64_t kv_heads,
-                            std::int64_t head_dim);
+                            std::int64_t head_dim, bool k_needed = true);
   // `needed`: the residual has a gradient too, not only what is added to it.
   void residual_add(std::int64_t n, bool needed = true);
   void silu_and_product(std::int64_t n);
@@ -158,9 +159,10 @@ class Tape {
   void best_groups(std::int64_t rows, const Experts& experts);
   void joined_heads(std::int64_t plain, std::int64_t rotary, bool wide_rotary);
   void cleared(std::vector<Kernel>& list, std::int64_t n);
-  void frozen_linear(std::int64_t rows, std::int64_t in, std::int64_t out, Input input,
-                     bool needed);
-  void dequantise(std::vector<Kernel>& list, std::int64_t elements) const;
+  void frozen_linear(std::int64_t rows, std::int64_t in, std::int64_t out, Input input, bool needed,
+                     Base base);
+  void router(std::int64_t rows, std::int64_t in, const Experts& experts, Input input);
+  void dequantise(std::vector<Kernel>& list, std::int64_t elements, Base base) const;
   void cast_adapter(std::int64_t elements);
 
   // Indexed kernels of three full operands, and those that convert types per element or

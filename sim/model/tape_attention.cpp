@@ -3,7 +3,7 @@
 
 namespace offsim::model {
 
-void Tape::rotary_halves(std::int64_t n, std::int64_t table, bool strided) {
+void Tape::rotary_halves(std::int64_t n, std::int64_t table, bool strided, bool needed) {
   const bool autocast = numerics_ == Numerics::kAutocast;  // the table is fp32 there
   const std::int64_t wide = autocast ? 4 : act();
   const std::int64_t half = n / 2;
@@ -11,6 +11,9 @@ void Tape::rotary_halves(std::int64_t n, std::int64_t table, bool strided) {
   indexed(forward_, autocast ? converting(half) : half, (act() + wide) * half, 4);
   stream(forward_, 3 * wide * half, 2);
   indexed(forward_, concatenating(n), 2 * wide * n);
+  if (!needed) {
+    return;
+  }
   for (int i = 0; i < 4; ++i) {
     save_again(wide * table / 2);  // no memory of this layer
   }
@@ -81,7 +84,7 @@ void Tape::latent_heads(Batch batch, std::int64_t heads, std::int64_t value_dim,
 }
 
 void Tape::attention_with_sinks(Batch batch, std::int64_t heads, std::int64_t kv_heads,
-                                std::int64_t head_dim) {
+                                std::int64_t head_dim, bool k_needed) {
   const bool autocast = numerics_ == Numerics::kAutocast;
   const std::int64_t rows = batch.tokens() * heads;
   const std::int64_t n = rows * head_dim, kv = batch.tokens() * kv_heads * head_dim;
@@ -105,7 +108,9 @@ void Tape::attention_with_sinks(Batch batch, std::int64_t heads, std::int64_t kv
   product(forward_, rows, head_dim, batch.sequence);
   indexed(forward_, n, 2 * act() * n);
   // q, k of every head; where the largest are; probabilities, as the product reads them; v.
-  save(act() * n);
+  if (k_needed) {
+    save(act() * n);
+  }
   save(act() * n);
   save(8 * rows);
   save(wide * full);
@@ -129,11 +134,15 @@ void Tape::attention_with_sinks(Batch batch, std::int64_t heads, std::int64_t kv
   }
   indexed(backward_, s, 2 * act() * s);                // scaled
   product(backward_, rows, head_dim, batch.sequence);  // of q
-  product(backward_, rows, head_dim, batch.sequence);  // of k
+  if (k_needed) {
+    product(backward_, rows, head_dim, batch.sequence);
+  }
   if (autocast) {
     indexed(backward_, n, 6 * n, 2);
   }
-  indexed(backward_, n, wide * (n + kv));  // heads of a key added up
+  if (k_needed) {
+    indexed(backward_, n, wide * (n + kv));  // heads of a key added up
+  }
   indexed(backward_, n, act() * (n + kv));
   indexed(backward_, kv, 2 * act() * kv);  // v into the layout of its projection
 }

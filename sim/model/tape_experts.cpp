@@ -6,9 +6,18 @@
 
 namespace offsim::model {
 
+// Its weight is a parameter of a module of its own: no Linear that is quantised or adapted.
+void Tape::router(std::int64_t rows, std::int64_t in, const Experts& experts, Input input) {
+  if (frozen_) {
+    frozen_linear(rows, in, experts.count, input, true, Base::k16Bit);
+  } else {
+    linear(rows, in, experts.count, experts.bias, input);
+  }
+}
+
 void Tape::route(std::int64_t rows, std::int64_t in, const Experts& experts, bool first,
                  bool wide) {
-  linear(rows, in, experts.count, false, first ? Input::kWide : Input::kWideAgain);
+  router(rows, in, experts, first ? Input::kWide : Input::kWideAgain);
   const std::int64_t n = rows * experts.count;
   if (act() == 2) {
     stream(forward_, 6 * n);
@@ -43,7 +52,9 @@ void Tape::route_wide(std::int64_t rows, std::int64_t in, const Experts& experts
   if (copies) {
     stream(forward_, 6 * rows * in);
     stream(forward_, 6 * count * in);
-    save(4 * rows * in);
+    if (!frozen_) {
+      save(4 * rows * in);
+    }
     save(4 * count * in);
     const auto wide_product = [](std::vector<Kernel>& list, std::int64_t m, std::int64_t columns,
                                  std::int64_t k) {
@@ -51,12 +62,14 @@ void Tape::route_wide(std::int64_t rows, std::int64_t in, const Experts& experts
     };
     wide_product(forward_, rows, count, in);
     wide_product(backward_, rows, in, count);
-    wide_product(backward_, count, in, rows);
-    indexed(backward_, count * in, 6 * count * in);
+    if (!frozen_) {
+      wide_product(backward_, count, in, rows);
+      indexed(backward_, count * in, 6 * count * in);
+    }
     indexed(backward_, rows * in, 6 * rows * in);
     stream(backward_, 3 * residual() * rows * in);
   } else {
-    linear(rows, in, count, false, Input::kWide);
+    router(rows, in, experts, Input::kWide);
   }
   const bool narrow = numerics_ == Numerics::kAutocast;  // logits
   if (narrow && !sigmoid) {
@@ -81,7 +94,7 @@ void Tape::route_wide(std::int64_t rows, std::int64_t in, const Experts& experts
 }
 
 void Tape::route_best(std::int64_t rows, std::int64_t in, const Experts& experts) {
-  linear(rows, in, experts.count, experts.bias, Input::kWide);
+  router(rows, in, experts, Input::kWide);
   const std::int64_t n = rows * experts.count, chosen = rows * experts.per_token;
   stream(forward_, act() * n);
   tiny(forward_, 2);
@@ -106,15 +119,19 @@ void Tape::grouped_product(std::int64_t rows, std::int64_t in, std::int64_t out,
     };
     loop(forward_, each, out, in);
     loop(backward_, each, in, out);
-    loop(backward_, out, in, each);
+    if (!frozen_) {
+      loop(backward_, out, in, each);
+    }
     return;
   }
   const std::int64_t padded = rows + kHalfTile * experts;
   tiny(forward_, 1);  // the experts' pointers and sizes
   product(forward_, padded, out, in);
-  tiny(backward_, 2);
+  tiny(backward_, frozen_ ? 1 : 2);
   product(backward_, padded, in, out);
-  product(backward_, experts * out, in, each);
+  if (!frozen_) {
+    product(backward_, experts * out, in, each);
+  }
 }
 
 // masked_fill of a copy.
@@ -129,6 +146,9 @@ void Tape::add_expert_bias(std::int64_t n) {
 }
 
 void Tape::expert_bias_backward(std::int64_t n) {
+  if (frozen_) {
+    return;
+  }
   tiny(backward_, 8);  // rows sorted by expert, zeros
   indexed(backward_, n, residual() * n);
 }
@@ -139,7 +159,9 @@ void Tape::silu_of_halves(std::int64_t f) {
   indexed(forward_, f, 3 * w * f);
   save(2 * w * f);  // both halves, silu, product
   save(w * f);
-  save(w * f);
+  if (!frozen_) {
+    save(w * f);
+  }
 }
 
 void Tape::silu_of_halves_backward(std::int64_t f) {
@@ -160,7 +182,7 @@ void Tape::clamped_swiglu(std::int64_t f) {
   saved_ += 2 * w * f;  // of which gate and up before the clamps are views
   save_again(w * f);
   save_again(w * f);
-  for (int i = 0; i < 5; ++i) {  // gate, sigmoid, up + 1, their products
+  for (int i = frozen_ ? 1 : 0; i < 5; ++i) {  // gate, sigmoid, up + 1, their products
     save(w * f);
   }
   save_again(w * f);
@@ -191,10 +213,13 @@ void Tape::experts(std::int64_t rows, std::int64_t in, const Experts& experts, b
   indexed(forward_, n, 2 * w * n);  // cleared in place
   grouped_product(pairs, in, 2 * experts.width, experts.count);
   cleared(forward_, 2 * f);
-  // Three lists of indices, the mask, the weights; the rows; what the activation keeps; what comes
-  // out before it is weighted.
-  for (const std::int64_t bytes : {8 * pairs, 8 * pairs, 8 * pairs, pairs, sum * pairs, w * n}) {
+  // Three lists of indices, the mask, the weights; the rows, for the experts' gradients; what the
+  // activation keeps; what comes out before it is weighted.
+  for (const std::int64_t bytes : {8 * pairs, 8 * pairs, 8 * pairs, pairs, sum * pairs}) {
     save(bytes);
+  }
+  if (!frozen_) {
+    save(w * n);
   }
   if (experts.bias) {
     add_expert_bias(2 * f);

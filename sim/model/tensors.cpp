@@ -27,6 +27,12 @@ class Inventory {
   void stacked(const char* name, std::int64_t count, std::int64_t rows, std::int64_t cols) {
     add(name, count * rows, cols, true, !adapters_.any());
   }
+  void router(const std::string& name, std::int64_t experts, std::int64_t hidden, bool bias) {
+    add(name + ".weight", experts, hidden, true, !adapters_.any());
+    if (bias) {
+      vector(name, ".bias", experts);
+    }
+  }
   // A vector of a module itself.
   void own(const char* name, std::int64_t size) { add(name, size, 1, false, !adapters_.any()); }
   // Linear layers of PyTorch store [out, in]; gpt2's Conv1D stores [in, out].
@@ -107,21 +113,21 @@ void experts(Inventory& in, const Shape& s, const Experts& e) {
 void mixture(Inventory& in, const Shape& s, const Experts& e) {
   switch (s.architecture) {
     case Architecture::kGptOss:
-      in.linear("mlp.router", s.hidden, e.count, e.bias);
+      in.router("mlp.router", e.count, s.hidden, true);
       experts(in, s, e);
       break;
     case Architecture::kQwen3Moe:
       experts(in, s, e);
-      in.matrix("mlp.gate", e.count, s.hidden);
+      in.router("mlp.gate", e.count, s.hidden, false);
       break;
     case Architecture::kDeepseekV2:
     case Architecture::kDeepseekV3:
       experts(in, s, e);
-      in.matrix("mlp.gate", e.count, s.hidden);
+      in.router("mlp.gate", e.count, s.hidden, false);
       gated_mlp(in, s, "mlp.shared_experts", e.shared);
       break;
     default:
-      in.matrix("mlp.gate", e.count, s.hidden);
+      in.router("mlp.gate", e.count, s.hidden, false);
       experts(in, s, e);
       if (e.shared > 0) {
         gated_mlp(in, s, "mlp.shared_expert", e.shared);

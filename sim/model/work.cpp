@@ -65,9 +65,9 @@ void attention(Tape& tape, const Shape& shape, Batch batch, bool q_needed, bool 
   const std::int64_t tokens = batch.tokens(), table = batch.sequence * shape.head_dim;
   const std::int64_t q = tokens * shape.query_width(), kv = tokens * shape.kv_width();
   if (shape.sinks) {
-    tape.rotary_halves(q, table, false);
-    tape.rotary_halves(kv, table, false);
-    tape.attention_with_sinks(batch, shape.heads, shape.kv_heads, shape.head_dim);
+    tape.rotary_halves(q, table, false, q_needed);
+    tape.rotary_halves(kv, table, false, k_needed);
+    tape.attention_with_sinks(batch, shape.heads, shape.kv_heads, shape.head_dim, k_needed);
     return;
   }
   if (shape.positions == 0) {
@@ -81,20 +81,23 @@ void attention(Tape& tape, const Shape& shape, Batch batch, bool q_needed, bool 
                          .value_held = kv});
 }
 
-void latent_attention(Tape& tape, const Shape& shape, Batch batch) {
+// What q, k and v are made of is adapted if anything is.
+void latent_attention(Tape& tape, const Shape& shape, Batch batch, bool needed) {
   using Input = Tape::Input;
   const Latent& of = *shape.latent;
   const std::int64_t tokens = batch.tokens(), h = shape.hidden, q = shape.query_width();
   const std::int64_t kv = shape.heads * of.plain + shape.value_width();
   if (of.q_rank == 0) {
-    linear(tape, shape, tokens, {"q_proj", h, q, false, Input::kWide, 2});
+    linear(tape, shape, tokens, {"q_proj", h, q, false, Input::kWide, 2, needed});
   } else {
-    linear(tape, shape, tokens, {"q_a_proj", h, of.q_rank, shape.qkv_bias, Input::kWide, 2});
+    linear(tape, shape, tokens,
+           {"q_a_proj", h, of.q_rank, shape.qkv_bias, Input::kWide, 2, needed});
     head_norm(tape, "q_a_layernorm", tokens, of.q_rank, true);
     linear(tape, shape, tokens, {"q_b_proj", of.q_rank, q, false, Input::kWide});
   }
   linear(tape, shape, tokens,
-         {"kv_a_proj_with_mqa", h, of.kv_rank + of.rotary, shape.qkv_bias, Input::kWideAgain});
+         {"kv_a_proj_with_mqa", h, of.kv_rank + of.rotary, shape.qkv_bias, Input::kWideAgain, 1,
+          needed});
   head_norm(tape, "kv_a_layernorm", tokens, of.kv_rank, true);
   linear(tape, shape, tokens, {"kv_b_proj", of.kv_rank, kv, false, Input::kWide});
   tape.latent_heads(batch, shape.heads, shape.value_dim, of,
@@ -138,7 +141,7 @@ void attention_block(Tape& tape, const Shape& shape, Batch batch, bool needed) {
   const bool gpt2 = shape.architecture == Architecture::kGpt2;
   norm(tape, shape, tokens, gpt2 ? "ln_1" : "input_layernorm", 2, needed);  // the layer and it
   if (shape.latent) {
-    latent_attention(tape, shape, batch);
+    latent_attention(tape, shape, batch, needed);
   } else {
     grouped_attention(tape, shape, batch, needed);
   }
@@ -257,7 +260,10 @@ Peaks mixture_peaks(const Tape& tape, const Shape& shape, const Experts& e, std:
   // activation has more), beside the sorted rows. Backward likewise.
   const std::int64_t last = 2 * weighted;
   const std::int64_t forward = e.bias ? 7 : 4, backward = e.bias ? 6 : 4;
-  return {2 * hidden + last, std::max(forward * wide, rows + last) + rows + 3 * hidden,
+  // Of frozen experts the sorted rows and the activation's result are there, but nobody saves them.
+  const std::int64_t unsaved =
+      shape.adapters.any() ? rows + std::max<std::int64_t>(wide - last, 0) : 0;
+  return {2 * hidden + unsaved + last, std::max(forward * wide, rows + last) + rows + 3 * hidden,
           std::max(backward * wide, rows + last) + hidden};
 }
 

@@ -20,6 +20,22 @@ std::vector<std::string_view> of_several_gpus() {
   return names;
 }
 
+void warn_of_experts(std::vector<std::string>& warnings, const model::Shape& shape) {
+  if (!shape.has_experts() || !shape.adapters.any()) {
+    return;
+  }
+  const std::string_view architecture = model::to_string(shape.architecture);
+  if (shape.adapters.targets == model::AdapterTargets::kAllLinear) {
+    warnings.push_back(
+        fmt::format("all-linear is the attention alone: experts and router of {} are no Linears",
+                    architecture));
+  }
+  if (shape.adapters.base != model::Base::k16Bit) {
+    warnings.push_back(fmt::format(
+        "the experts of {} stay 16-bit: bitsandbytes quantises Linears alone", architecture));
+  }
+}
+
 void check_gpus(const Job& job) {
   const std::int64_t gpus = job.workload.gpus;
   if (gpus == 1) {
@@ -84,6 +100,7 @@ std::vector<std::string> check_question(const Job& job) {
         "{}: kernels of its attention and router follow the modelling code, none was measured",
         model::to_string(shape.architecture)));
   }
+  warn_of_experts(warnings, shape);
   if (const std::int64_t used = job.workload.gpus; used < job.machine.gpus) {
     warnings.push_back(fmt::format("{} of the {} GPUs of {}, with all of its host",
                                    used == 1 ? "one" : std::to_string(used), job.machine.gpus,

@@ -19,6 +19,7 @@ inline constexpr std::int64_t kLazyBucketsSince = 18003;         // made by the 
 inline constexpr std::int64_t kClippingByDefaultSince = 19003;   // #8068, June 2026: to a norm of 1
 inline constexpr std::int64_t kLockedSwapBuffersSince = 19004;   // #8212, August 2026
 inline constexpr std::int64_t kPinnedByDefaultSince = 19005;     // #8207, August 2026
+inline constexpr std::int64_t kCheckpointStreamSince = 19006;    // #8282, August 2026
 inline constexpr std::int64_t kAsyncGradientSince = 19005;       // #8207
 
 model::Work norm_in_double(std::int64_t elements);  // g.double().norm(2)

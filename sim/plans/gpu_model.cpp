@@ -18,11 +18,25 @@ model::Numerics numerics_of(Precision precision, bool module_is_16bit) {
                                                           : model::Numerics::kAutocast;
 }
 
+namespace {
+
+void recompute_whole_layers(model::Pieces& pieces) {
+  for (model::Piece& piece : pieces.layers) {
+    piece.recompute.kernels = piece.forward.kernels;
+    for (model::Module& module : piece.modules) {
+      module.recompute.kernels = module.forward.kernels;
+    }
+  }
+}
+
+}  // namespace
+
 GpuModel::GpuModel(const Job& job, runtime::Recorder& gpu, model::Numerics numerics)
     : gpu_(gpu),
       pieces_(model::pieces(job.shape, job.workload.batch(), numerics,
                             job.workload.checkpointing == Checkpointing::kFull)),
       hooks_(job, gpu),
+      checkpoint_offload_(job, gpu, pieces_.hidden),
       checkpointing_(job.workload.checkpointing == Checkpointing::kFull),
       tied_bytes_(job.shape.tied && !job.shape.adapters.any()
                       ? (numerics == model::Numerics::kPure16 ? 2 : 4) * job.shape.vocabulary *
@@ -32,6 +46,10 @@ GpuModel::GpuModel(const Job& job, runtime::Recorder& gpu, model::Numerics numer
       embedding_tensors_(backward_order(model::embedding_tensors(job.shape))),
       head_tensors_(backward_order(model::tail_tensors(job.shape))),
       layer_tensors_(pieces_.layers.size()) {
+  SIM_ASSERT(!(hooks_.active() && checkpoint_offload_.active()), "checks refuse both");
+  if (checkpoint_offload_.active()) {
+    recompute_whole_layers(pieces_);
+  }
   const auto works = [&gpu](const model::Piece& piece, const model::Work& recompute) {
     return Works{gpu.work(piece.forward), gpu.work(recompute), gpu.work(piece.backward)};
   };
@@ -160,11 +178,11 @@ void GpuModel::forward(const Run& run) {
 }
 
 void GpuModel::forward_layer(std::int64_t piece, const Run& run) {
-  Held& held = layers_[static_cast<std::size_t>(piece - 1)];
+  Held& held = layers_[index_of(piece)];
   held.cast = hold_casts(layer(piece).cast);
   if (checkpointing_) {
     gpu_.host_busy(runtime::HostTask::kCheckpoint, 1, "checkpoint a layer");
-    checkpoint(piece);
+    hold_checkpoint(piece);
     brief(layer(piece).forward_alone, "activations");
   } else if (offloads(piece)) {
     brief(layer(piece).forward_alone, "activations");
@@ -173,13 +191,34 @@ void GpuModel::forward_layer(std::int64_t piece, const Run& run) {
     brief(layer(piece).forward_extra, "activations");
   }
   run(Pass::kForward, piece);
+  if (checkpoint_offload_.active()) {
+    checkpoint_offload_.after_forward(index_of(piece));
+  }
 }
 
-void GpuModel::checkpoint(std::int64_t piece) {
+void GpuModel::hold_checkpoint(std::int64_t piece) {
   if (hooks_.active()) {
     hooks_.pack({piece, 0}, {{pieces_.hidden.value, false}});
+  } else if (checkpoint_offload_.active()) {
+    checkpoint_offload_.before_forward(index_of(piece));
   } else {
-    layers_[static_cast<std::size_t>(piece - 1)].activations = hold(pieces_.hidden, "checkpoints");
+    layers_[index_of(piece)].activations = hold(pieces_.hidden, "checkpoints");
+  }
+}
+
+void GpuModel::restore_checkpoint(std::int64_t piece) {
+  if (hooks_.active()) {
+    hooks_.unpack({piece, 0});
+  } else if (checkpoint_offload_.active()) {
+    checkpoint_offload_.restore(index_of(piece));
+  }
+}
+
+void GpuModel::drop_checkpoint(std::int64_t piece) {
+  if (hooks_.active()) {
+    hooks_.drop({piece, 0});
+  } else if (checkpoint_offload_.active()) {
+    checkpoint_offload_.drop(index_of(piece));
   }
 }
 
@@ -209,23 +248,25 @@ void GpuModel::backward(const Run& run) {
 }
 
 void GpuModel::backward_layer(std::int64_t piece, const Run& run) {
-  Held& held = layers_[static_cast<std::size_t>(piece - 1)];
-  std::optional<Buffer> recomputed;
+  Held& held = layers_[index_of(piece)];
+  std::optional<Buffer> recomputed, result;
   if (checkpointing_) {
     gpu_.host_busy(runtime::HostTask::kCheckpoint, 1, "checkpoint a layer");
-    if (hooks_.active()) {
-      hooks_.unpack({piece, 0});
-    }
+    restore_checkpoint(piece);
     recomputed = hold(layer(piece).saved, "activations");
+    if (checkpoint_offload_.active()) {
+      result = hold(pieces_.hidden, "activations");
+    }
     held.cast = hold_casts(layer(piece).cast);
     run(Pass::kRecompute, piece);
   }
   brief(layer(piece).backward_extra, "activations");
   run(Pass::kBackward, piece);
-  if (checkpointing_ && hooks_.active()) {
-    hooks_.drop({piece, 0});
+  if (checkpointing_) {
+    drop_checkpoint(piece);
   }
   drop(recomputed);
+  drop(result);
   drop(held.activations);
   drop(held.cast);
   run(Pass::kGradients, piece);

@@ -5,7 +5,8 @@
 // Forward: embedding, layers, head and loss; every layer leaves its saved tensors, or with full
 // checkpointing only its input. Backward: head, layers in reverse, embedding. With checkpointing a
 // layer is recomputed first, without its last product: non-reentrant checkpointing stops once the
-// last tensor that backward needs exists (torch/utils/checkpoint.py). The 16-bit copies that
+// last tensor that backward needs exists (torch/utils/checkpoint.py), unless DeepSpeed's does it
+// (checkpoint_offload.h). The 16-bit copies that
 // autocast makes of the weights live until the backward that saved them, or until the end of the
 // forward (the region) when nothing saved them. With adapters the embedding has no backward, and
 // the first layer's stops at its adapters, unless checkpointing asks for its input's gradient. How
@@ -21,6 +22,7 @@
 #include "sim/model/tensors.h"
 #include "sim/model/work.h"
 #include "sim/plans/activation_offload.h"
+#include "sim/plans/checkpoint_offload.h"
 #include "sim/plans/job.h"
 #include "sim/runtime/recorder.h"
 
@@ -63,8 +65,11 @@ class GpuModel {
     return hooks_.active() && !(checkpointing_ && is_layer(piece));
   }
   void launch_with_hooks(Pass pass, std::int64_t piece);
-  void checkpoint(std::int64_t piece);
+  void hold_checkpoint(std::int64_t piece);
+  void restore_checkpoint(std::int64_t piece);
+  void drop_checkpoint(std::int64_t piece);
   bool is_layer(std::int64_t piece) const { return piece > 0 && piece < head(); }
+  static std::size_t index_of(std::int64_t piece) { return static_cast<std::size_t>(piece - 1); }
   const model::Piece& layer(std::int64_t piece) const { return pieces_.layer(piece - 1); }
   std::optional<runtime::Buffer> hold_casts(Bytes bytes);
   runtime::Buffer hold(Bytes bytes, std::string_view tag);
@@ -75,6 +80,7 @@ class GpuModel {
   runtime::Recorder& gpu_;
   model::Pieces pieces_;
   ActivationHooks hooks_;
+  CheckpointOffload checkpoint_offload_;
   bool checkpointing_;
   std::int64_t tied_bytes_;  // of a tied matrix's gradient, 0 where the head has its own
   std::vector<Held> layers_;

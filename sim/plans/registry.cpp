@@ -1,3 +1,4 @@
+#include "sim/plans/checkpoint_offload.h"
 #include "sim/plans/plan.h"
 #include "sim/plans/plans.h"
 
@@ -7,7 +8,7 @@ namespace {
 
 std::vector<OptionSpec> zero2_options() {
   using Kind = OptionSpec::Kind;
-  return {
+  std::vector<OptionSpec> options{
       {"pin_memory", Kind::kFlag, "by version", "",
        "pinned host buffers: asynchronous copies at link rate, rounded to powers of two"},
       {"overlap_comm", Kind::kFlag, "false", "",
@@ -24,7 +25,8 @@ std::vector<OptionSpec> zero2_options() {
       {"round_robin_gradients", Kind::kFlag, "false", "", "no effect on one GPU"},
       {"deepspeed_version", Kind::kVersion, "0.19.6", "",
        "fp32 write-back before 0.17; the master pinned whatever pin_memory says and buckets made "
-       "earlier before 0.18.3; pin_memory true by default since 0.19.5"},
+       "earlier before 0.18.3; pin_memory true by default since 0.19.5; checkpoints on a stream "
+       "since 0.19.6"},
       {"variant",
        Kind::kChoice,
        "code",
@@ -32,6 +34,8 @@ std::vector<OptionSpec> zero2_options() {
        "the published code, or what the paper states (Adam delayed by a step beside the GPU, "
        "16-bit gradients)",
        {"code", "paper"}}};
+  add_checkpoint_offload_options(options);
+  return options;
 }
 
 std::vector<OptionSpec> megatrain_options() {

@@ -16,6 +16,7 @@
 // Frozen parameters (adapters) have none but the first row, 2 bytes each where parameters are: on
 // the CPU a block each, pinned with pin_memory. They are in no sub-group. Of 4-bit ones (QLoRA)
 // DeepSpeed sees their storage, four in a 16-bit element; their constants stay on the GPU.
+// Checkpoints on the host: checkpoint_offload.h.
 // GPU beside: the bucket of reduce_bucket_size 16-bit elements, and gathered parameters
 // (gather_window.h). A sub-group closes when it has sub_group_size elements or more. With ratio < 1
 // (Twin-Flow) some sub-groups keep their optimizer on the GPU: the last ones before 0.18, since

@@ -1,4 +1,5 @@
 #include "sim/plans/stage3_step.h"
+#include "sim/plans/checkpoint_offload.h"
 #include "sim/plans/checks.h"
 
 #include <fmt/format.h>
@@ -20,6 +21,7 @@ std::vector<std::string> check_stage3(const Job& job) {
   require_precision(job, {Precision::kBf16Mixed, Precision::kFp16Mixed},
                     "bf16-mixed or fp16-mixed: fp32 masters, 16-bit parameters");
   std::vector<std::string> warnings;
+  check_checkpoint_offload(job, warnings);
   if (options.text("offload_param") == "none" && options.flag("overlap_comm")) {
     warn_without_effect(warnings, job, "parameters are on the GPU",
                         {"stage3_prefetch_bucket_size", "stage3_max_live_parameters",

@@ -28,6 +28,7 @@
 #include <cmath>
 #include <deque>
 
+#include "sim/plans/checkpoint_offload.h"
 #include "sim/plans/checks.h"
 #include "sim/plans/common.h"
 #include "sim/plans/gpu_model.h"
@@ -328,7 +329,7 @@ void check_intervals(const Job& job) {
 
 std::vector<OptionSpec> zenflow_options() {
   using Kind = OptionSpec::Kind;
-  return {
+  std::vector<OptionSpec> options{
       {"topk_ratio",
        Kind::kNumber,
        "0.1",
@@ -380,6 +381,8 @@ std::vector<OptionSpec> zenflow_options() {
        {},
        1},
   };
+  add_checkpoint_offload_options(options);
+  return options;
 }
 
 std::vector<std::string> check_zenflow(const Job& job) {
@@ -391,6 +394,7 @@ std::vector<std::string> check_zenflow(const Job& job) {
   refuse_activation_offload(job, "hooks on saved tensors beside its columns are not modelled");
   check_intervals(job);
   std::vector<std::string> warnings;
+  check_checkpoint_offload(job, warnings);
   const Options& options = job.options;
   if (!options.flag("overlap_step")) {
     warn_without_effect(warnings, job, "only overlap_step's process is affected by it",

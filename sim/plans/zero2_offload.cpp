@@ -14,7 +14,7 @@
 //   since         CPU cast to the staging copy (6 B), H2D of 2 B a parameter, not blocking
 // H2D bytes a parameter: 2(k-1) + 4 or + 2. D2H: 4 for k = 1, else 2k + 4.
 // Frozen parameters (adapters) are 2 bytes on the GPU and nothing else; N and all buffers are of
-// the trained ones then.
+// the trained ones then. Checkpoints in host memory: checkpoint_offload.h.
 //
 // variant = paper: the delayed parameter update of arXiv 2101.06840, which the code does not have.
 // Gradients leave in 16 bits on a stream of their own, beside the backward, and nobody waits for
@@ -30,6 +30,7 @@
 // gradients, of which it says nothing.
 #include <algorithm>
 
+#include "sim/plans/checkpoint_offload.h"
 #include "sim/plans/checks.h"
 #include "sim/plans/common.h"
 #include "sim/plans/deepspeed.h"
@@ -199,6 +200,7 @@ std::vector<std::string> check_zero2_offload(const Job& job) {
       job, {Precision::kBf16Mixed, Precision::kFp16Mixed},
       "bf16-mixed or fp16-mixed: fp32 masters on the CPU, 16-bit parameters on the GPU");
   std::vector<std::string> warnings;
+  check_checkpoint_offload(job, warnings);
   if (job.options.text("variant") == "paper") {
     warn_without_effect(warnings, job, "the paper's variant pins and overlaps",
                         {"pin_memory", "overlap_comm", "deepspeed_version"});
@@ -210,8 +212,12 @@ std::vector<std::string> check_zero2_offload(const Job& job) {
 }
 
 void record_zero2_offload(const Job& job, Recorder& gpu, int steps) {
-  // The paper's update comes a step later, and so does what is steady.
-  record_steps(Zero2(job, gpu), job.options.text("variant") == "paper" ? steps + 1 : steps);
+  // The paper's update comes a step later, and so does what is steady. So it does where Adam's
+  // states, which the first step makes, may have taken the heap that pageable activations left.
+  const bool later = job.options.text("variant") == "paper" ||
+                     job.options.flag("cpu_checkpointing") ||
+                     job.workload.activation_offload == ActivationOffload::kSaveOnCpu;
+  record_steps(Zero2(job, gpu), later ? steps + 1 : steps);
 }
 
 }  // namespace offsim::plans

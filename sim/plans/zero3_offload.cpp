@@ -21,6 +21,7 @@
 // each fetch (two a micro-batch with checkpointing, less what is kept at the turn), 2k of gradients
 // coming back; D2H 2k + 4 (2k + 2 before 0.15.4). Left out: several GPUs, more than one
 // parameter group, loss scaling's skipped steps, stage3_module_granularity_threshold.
+#include "sim/plans/checkpoint_offload.h"
 #include "sim/plans/checks.h"
 #include "sim/plans/common.h"
 #include "sim/plans/deepspeed.h"
@@ -195,10 +196,12 @@ std::vector<OptionSpec> zero3_options(std::string_view tier) {
        "weights for their backward"},
       {"deepspeed_version", Kind::kVersion, "0.19.6", "",
        "pin_memory true and asynchronous fp32 gradients since 0.19.5, cast on the GPU since "
-       "0.15.4; locked swap buffers since 0.19.4; Twin-Flow's GPU sub-groups first since 0.18"},
+       "0.15.4; locked swap buffers since 0.19.4; Twin-Flow's GPU sub-groups first since 0.18; "
+       "checkpoints on a stream since 0.19.6"},
   };
   const std::vector<OptionSpec> drive = drive_options();
   options.insert(options.end() - 1, drive.begin(), drive.end());
+  add_checkpoint_offload_options(options);
   return options;
 }
 

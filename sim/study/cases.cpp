@@ -253,11 +253,43 @@ std::int64_t widest_ffn(const model::Shape& shape) {
   return std::ranges::max(shape.kinds, {}, &model::LayerKind::ffn).ffn;
 }
 
+// What PEFT has no adapters for, or more than are modelled: "all-linear" is for it what it was in
+// transformers 4, where a mixture's experts and router were Linears (_convert_peft_config_moe).
+void refuse_adapters_of(const model::Shape& shape, const GivenWorkload& given) {
+  using model::AdapterTargets;
+  if (!shape.adapters.any()) {
+    return;
+  }
+  const Place targets = given.lora_targets ? given.lora_targets->place : given.lora_rank->place;
+  const std::string_view architecture = model::to_string(shape.architecture);
+  if (shape.latent && shape.adapters.targets == AdapterTargets::kQueryValue) {
+    throw InputError(targets, fmt::format("{} has no v_proj for lora_targets", architecture),
+                     "expected lora_targets attention");
+  }
+  if (shape.has_experts() && shape.architecture != model::Architecture::kGptOss &&
+      shape.adapters.targets == AdapterTargets::kAllLinear) {
+    throw InputError(targets,
+                     fmt::format("all-linear adapts the experts of {} too (PEFT 0.20), which is "
+                                 "not modelled",
+                                 architecture),
+                     shape.latent ? "expected lora_targets attention"
+                                  : "expected lora_targets query-value or attention");
+  }
+  if (shape.architecture == model::Architecture::kDeepseekV2 &&
+      shape.adapters.base != model::Base::k16Bit) {
+    throw InputError(given.base->place,
+                     "the router of deepseek_v2 is a Linear, and its quantised weight is read as "
+                     "numbers",
+                     "expected base 16-bit");
+  }
+}
+
 // In floating point, because the exact count could overflow.
 void refuse_absurd_adapters(const model::Shape& shape, const GivenWorkload& given) {
   const auto d = [](std::int64_t v) { return static_cast<double>(v); };
+  const double latent = shape.latent ? d(shape.latent->q_rank) + d(shape.latent->kv_rank) : 0;
   const double widths = 7 * d(shape.hidden) + 2 * d(shape.query_width()) + 2 * d(shape.kv_width()) +
-                        3 * d(widest_ffn(shape));
+                        2 * d(shape.value_width()) + 2 * latent + 3 * d(widest_ffn(shape));
   const double most = d(shape.layers) * d(shape.adapters.rank) * widths;
   if (most > model::kMostParameters) {
     throw InputError(given.lora_rank->place,
@@ -335,10 +367,7 @@ Made make_case(const Scenario& s, const GivenPlan& plan, const GivenWorkload& wo
   const GivenWorkload merged = merge(work, plan.workload);
   c.job.workload = effective(merged, c.origins);
   c.job.shape.adapters = adapters(merged, c.origins);
-  if (shape.has_experts() && c.job.shape.adapters.any()) {
-    throw InputError(merged.lora_rank->place, "adapters on experts are not modelled",
-                     fmt::format("expected a dense model, not {}", shape.name));
-  }
+  refuse_adapters_of(c.job.shape, merged);
   refuse_absurd_adapters(c.job.shape, merged);
   const double size = check_size(c.job.shape, c.job.workload, merged, model);
   if (shape.positions > 0 && c.job.workload.sequence > shape.positions) {

@@ -67,7 +67,10 @@ struct Other {
   std::string value;
   Given beside = {};
   std::int64_t accumulation = busy().accumulation;
+  Checkpointing checkpointing = busy().checkpointing;
 };
+
+constexpr Checkpointing kFull = Checkpointing::kFull;
 
 // A new option needs a row here.
 const std::map<std::string, Other> kOther{
@@ -80,6 +83,8 @@ const std::map<std::string, Other> kOther{
     {"zero2-offload.round_robin_gradients", {"true"}},
     {"zero2-offload.deepspeed_version", {"0.14.5"}},
     {"zero2-offload.variant", {"paper"}},
+    {"zero2-offload.cpu_checkpointing", {"true", {}, 2, kFull}},
+    {"zero2-offload.partition_activations", {"true", {{"cpu_checkpointing", "true"}}, 2, kFull}},
     {"zenflow.topk_ratio", {"0.2"}},
     {"zenflow.select_strategy", {"step", {{"select_interval", "2"}}}},
     {"zenflow.select_interval", {"2", {{"select_strategy", "step"}}}},
@@ -90,6 +95,8 @@ const std::map<std::string, Other> kOther{
     {"zenflow.pin_memory", {"false"}},
     {"zenflow.overlap_comm", {"true"}},
     {"zenflow.reduce_bucket_size", {"20000"}},
+    {"zenflow.cpu_checkpointing", {"true", {}, 2, kFull}},
+    {"zenflow.partition_activations", {"true", {{"cpu_checkpointing", "true"}}, 2, kFull}},
     {"fsdp2-offload.fused", {"false"}},
     {"fsdp2-offload.pin_memory", {"false"}},
     {"fsdp2-offload.gradient_clipping", {"true"}},
@@ -154,6 +161,8 @@ const std::map<std::string, Other> kOtherOfStage3{
     {"aio_intra_op_parallelism", {"4"}},
     {"aio_overlap_events", {"false"}},
     {"deepspeed_version", {"0.14.5"}},
+    {"cpu_checkpointing", {"true", {}, 2, kFull}},
+    {"partition_activations", {"true", {{"cpu_checkpointing", "true"}}, 2, kFull}},
 };
 
 // Nothing when there is no row.
@@ -180,6 +189,7 @@ TEST(EveryOption, ChangesSomethingOrSaysThatItDoesNot) {
       }
       Workload w = busy();
       w.accumulation = other->accumulation;
+      w.checkpointing = other->checkpointing;
       const std::string base = program_text(asked(plan.name, w, given));
       given[std::string(option.name)] = other->value;
       const Job changed = asked(plan.name, w, given);

@@ -113,6 +113,8 @@ Given any_of_stage3(std::int64_t most) {
                 {"pin_memory", flag()},
                 {"overlap_comm", flag()},
                 {"contiguous_gradients", flag()},
+                {"cpu_checkpointing", flag()},
+                {"partition_activations", flag()},
                 {"reduce_bucket_size", any_count(most)},
                 {"sub_group_size", any_count(most)},
                 {"stage3_param_persistence_threshold", any_count(most / 10)},
@@ -172,6 +174,8 @@ Job any_zero2(const model::Shape& shape) {
                        {"pin_memory", flag()},
                        {"overlap_comm", flag()},
                        {"contiguous_gradients", flag()},
+                       {"cpu_checkpointing", flag()},
+                       {"partition_activations", flag()},
                        {"reduce_bucket_size", any_count(200'000)}},
                       shape, any_machine())
                 : job("zero2-offload", any_workload(),

@@ -77,13 +77,32 @@ TEST(Scenario, WhatIsOfAdaptersNeedsARank) {
             "s.yaml:4:23: lora_rank is '-1'; expected a whole number from 0 to 65536");
 }
 
-TEST(Scenario, AdaptersDoNotGoOnMixtures) {
-  for (const std::string model : {"mixtral-8x7b", "deepseek-v2-lite", "gpt-oss-20b"}) {
-    EXPECT_EQ(
-        refusal("model: " + model + "\nhardware: h200-pcie5\nplans: native\n" +
-                "workload: {lora_rank: 8}\n"),
-        "s.yaml:4:23: adapters on experts are not modelled; expected a dense model, not " + model);
+std::string refusal_of_adapters(const std::string& model, const std::string& more) {
+  return refusal("model: " + model + "\nhardware: h200-pcie5\nplans: native\n" +
+                 "workload: {lora_rank: 8" + more + "}\n");
+}
+
+// PEFT takes all Linears of a mixture, and there experts and router, but of gpt_oss; it knows none
+// for deepseek.
+TEST(Scenario, AdaptersDoNotGoOnExperts) {
+  for (const std::string model : {"mixtral-8x7b", "qwen3-30b-a3b", "gpt-oss-20b"}) {
+    EXPECT_EQ(refusal_of_adapters(model, ""), kAccepted);
+    EXPECT_EQ(refusal_of_adapters(model, ", lora_targets: attention, base: nf4"), kAccepted);
   }
+  EXPECT_EQ(refusal_of_adapters("gpt-oss-20b", ", lora_targets: all-linear"), kAccepted);
+  EXPECT_EQ(refusal_of_adapters("mixtral-8x7b", ", lora_targets: all-linear"),
+            "s.yaml:4:40: all-linear adapts the experts of mixtral too (PEFT 0.20), which is not "
+            "modelled; expected lora_targets query-value or attention");
+  EXPECT_EQ(refusal_of_adapters("deepseek-v3", ", lora_targets: all-linear"),
+            "s.yaml:4:40: all-linear adapts the experts of deepseek_v3 too (PEFT 0.20), which is "
+            "not modelled; expected lora_targets attention");
+  EXPECT_EQ(refusal_of_adapters("deepseek-v3", ""),
+            "s.yaml:4:23: deepseek_v3 has no v_proj for lora_targets; expected lora_targets "
+            "attention");
+  EXPECT_EQ(refusal_of_adapters("deepseek-v3", ", lora_targets: attention, base: nf4"), kAccepted);
+  EXPECT_EQ(refusal_of_adapters("deepseek-v2-lite", ", lora_targets: attention, base: nf4"),
+            "s.yaml:4:57: the router of deepseek_v2 is a Linear, and its quantised weight is read "
+            "as numbers; expected base 16-bit");
 }
 
 TEST(Scenario, ASweepAndTheWorkDoNotSetTheSame) {
