@@ -125,9 +125,11 @@ std::vector<Contended> contended(const Records& records) {
   for (const Point& p : points) {
     if (p.word("what") == "kernel" && p.word("copies") == "none") {
       alone[{p.word("kernel"), p.number("threads")}] = bytes_per_second(p);
-    } else if (p.word("what") == "copy" && p.word("kernel") == "none") {
-      link[p.word("copies")] = p.value;
     }
+  }
+  for (const Point& p : records.of("copy", {{"memory", "pinned"}})) {
+    const std::string& direction = p.word("direction");  // each way as fast as both together allow
+    link[direction] = std::max(link[direction], p.number("bytes") / p.value);
   }
   std::vector<Contended> out;
   for (const Point& kernel : points) {

@@ -65,15 +65,15 @@ std::vector<std::string> arguments_of(const CalibrateOptions& options, bool quic
   return arguments;
 }
 
-std::string measure(const CalibrateOptions& options, bool quick) {
+std::string measure(const CalibrateOptions& options, bool quick, std::ostream& err) {
   if (options.records) {
     return read_file(*options.records);
   }
-  ProgressLine line(options.terminal.progress);
+  ProgressLine line(options.terminal, err);
   return run_kernels(
       find_kernels(options.kernels), arguments_of(options, quick), [&](const KernelsProgress& p) {
-        line.show(
-            fmt::format("measuring {} ({} of {})", printable(p.name, 40), p.done + 1, p.total));
+        line.show(fmt::format("\033[Kmeasuring {}: ", printable(p.name, 40)),
+                  static_cast<std::size_t>(p.done + 1), static_cast<std::size_t>(p.total));
       });
 }
 
@@ -128,10 +128,10 @@ void write_answer(const CalibrateOptions& options, const calibrate::Records& rec
 }
 
 // The records of `file` beside those of now.
-int check(const CalibrateOptions& options, std::ostream& out) {
+int check(const CalibrateOptions& options, std::ostream& out, std::ostream& err) {
   const std::string path = records_of(options.check, "--check");
   const calibrate::Records then = calibrate::parse_records(read_file(path), path);
-  const std::string text = measure(options, options.quick || then.environment.quick);
+  const std::string text = measure(options, options.quick || then.environment.quick, err);
   const calibrate::Records now =
       calibrate::parse_records(text, options.records.value_or("offsim-kernels"));
   const report::TextStyle& style = options.terminal.style;
@@ -166,14 +166,14 @@ int check(const CalibrateOptions& options, std::ostream& out) {
 
 }  // namespace
 
-int run_calibrate(const CalibrateOptions& options, std::ostream& out, std::ostream&) {
+int run_calibrate(const CalibrateOptions& options, std::ostream& out, std::ostream& err) {
   if (options.out.empty() == options.check.empty()) {
     throw InputError(kCommandLine,
                      options.out.empty() ? "--out is missing" : "--out and --check are given",
                      "expected --out FILE to measure, or --check FILE to compare with it");
   }
   if (!options.check.empty()) {
-    return check(options, out);
+    return check(options, out, err);
   }
   const std::string records_path = records_of(options.out, "--out");
   require_writable(options.out);
@@ -181,7 +181,7 @@ int run_calibrate(const CalibrateOptions& options, std::ostream& out, std::ostre
   if (options.base) {
     catalog.machine(*options.base, kCommandLine);
   }
-  const std::string text = measure(options, options.quick);
+  const std::string text = measure(options, options.quick, err);
   const calibrate::Records records =
       calibrate::parse_records(text, options.records.value_or("offsim-kernels"));
   const std::string of_gpu = calibrate::system_of_gpu(records, catalog.hardware());

@@ -9,7 +9,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <sstream>
@@ -188,21 +187,6 @@ std::string run_kernels(const std::string& program, const std::vector<std::strin
     failed(words.empty() ? fmt::format("it stopped with code {}", WEXITSTATUS(status)) : words);
   }
   return text;
-}
-
-void ProgressLine::show(const std::string& text) {
-  if (shown_) {
-    std::fprintf(stderr, "\r\033[K%s", text.c_str());
-    std::fflush(stderr);
-    written_ = true;
-  }
-}
-
-void ProgressLine::finish() {
-  if (std::exchange(written_, false)) {
-    std::fputs("\r\033[K", stderr);
-    std::fflush(stderr);
-  }
 }
 
 }  // namespace offsim::cli

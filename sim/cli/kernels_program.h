@@ -22,20 +22,4 @@ struct KernelsProgress {
 std::string run_kernels(const std::string& program, const std::vector<std::string>& arguments,
                         const std::function<void(const KernelsProgress&)>& progress);
 
-// One line on a terminal's standard error that each call replaces; finish() clears it.
-class ProgressLine {
- public:
-  explicit ProgressLine(bool shown) : shown_(shown) {}
-  ~ProgressLine() { finish(); }
-  ProgressLine(const ProgressLine&) = delete;
-  ProgressLine& operator=(const ProgressLine&) = delete;
-
-  void show(const std::string& text);
-  void finish();
-
- private:
-  bool shown_;
-  bool written_ = false;
-};
-
 }  // namespace offsim::cli

@@ -345,14 +345,11 @@ int run(int argc, char** argv) {
   main.require_subcommand(0, 1);
   main.allow_extras();
   main.footer("Example:\n  offsim compare --model llama-3.1-8b --hardware h200-pcie5");
-  const std::vector<Command> commands{predict_command_line(main, predict),
-                                      compare_command_line(main, compare),
-                                      run_command_line(main, run_options),
-                                      catalog_command_line(main, catalog),
-                                      validate_command_line(main, validate),
-                                      calibrate_command_line(main, calibrate),
-                                      replay_command_line(main, replay),
-                                      dag_command_line(main, dag)};
+  const std::vector<Command> commands{
+      predict_command_line(main, predict),   compare_command_line(main, compare),
+      run_command_line(main, run_options),   catalog_command_line(main, catalog),
+      validate_command_line(main, validate), calibrate_command_line(main, calibrate),
+      replay_command_line(main, replay),     dag_command_line(main, dag)};
   for (const Command& command : commands) {
     command.app->allow_extras();
   }

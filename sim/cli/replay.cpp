@@ -1,14 +1,9 @@
 #include "sim/cli/replay.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <ostream>
@@ -16,6 +11,7 @@
 #include <sstream>
 
 #include "sim/base/quantity.h"
+#include "sim/cli/kernels_program.h"
 #include "sim/report/replay.h"
 #include "sim/runtime/price.h"
 #include "sim/study/replay.h"
@@ -43,10 +39,9 @@ std::vector<std::string> busy_flag(const machine::Framework& framework,
   return list.empty() ? std::vector<std::string>{} : std::vector<std::string>{"--busy", list};
 }
 
-std::vector<std::string> kernels_command(const ReplayOptions& options, const plans::Job& job,
-                                         const runtime::Program& program,
-                                         const std::string& kernels, const std::string& path) {
-  std::vector<std::string> words{kernels, "replay", path};
+std::vector<std::string> replay_words(const ReplayOptions& options, const plans::Job& job,
+                                      const runtime::Program& program, const std::string& path) {
+  std::vector<std::string> words{"replay", path};
   for (const std::string& word : busy_flag(job.machine.framework, program)) {
     words.push_back(word);
   }
@@ -56,68 +51,17 @@ std::vector<std::string> kernels_command(const ReplayOptions& options, const pla
   return words;
 }
 
-// The program that lies beside this one.
-std::string kernels_path(const ReplayOptions& options) {
-  if (options.kernels) {
-    return *options.kernels;
-  }
-  std::error_code failed;
-  const fs::path self = fs::read_symlink("/proc/self/exe", failed);
-  return (self.parent_path() / "offsim-kernels").string();
-}
-
-struct Descriptor {
-  int number = -1;
-  ~Descriptor() {
-    if (number >= 0) {
-      ::close(number);
-    }
-  }
-};
-
-// Runs a command and collects what it writes to stdout. Its exit code; -1 where it was killed.
-int run_command(const std::vector<std::string>& words, std::string& output) {
-  std::vector<char*> arguments;
-  for (const std::string& word : words) {
-    arguments.push_back(const_cast<char*>(word.c_str()));
-  }
-  arguments.push_back(nullptr);
-  std::array<int, 2> ends{};
-  SIM_ASSERT(::pipe2(ends.data(), O_CLOEXEC) == 0, "a process may have a pipe");
-  Descriptor from{ends[0]};
-  const pid_t child = ::fork();
-  SIM_ASSERT(child >= 0, "a process may have a child");
-  if (child == 0) {
-    ::dup2(ends[1], STDOUT_FILENO);
-    ::execv(arguments.front(), arguments.data());
-    ::_exit(127);
-  }
-  ::close(ends[1]);
-  std::array<char, 65536> buffer{};
-  while (true) {
-    const ssize_t got = ::read(from.number, buffer.data(), buffer.size());
-    if (got > 0) {
-      output.append(buffer.data(), static_cast<std::size_t>(got));
-    } else if (got == 0 || errno != EINTR) {
-      break;
-    }
-  }
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
 // A file that is gone when this is.
 class TemporaryFile {
  public:
   TemporaryFile() {
     std::error_code failed;
     path_ = (fs::temp_directory_path(failed) / "offsim-program-XXXXXX").string();
-    const Descriptor made{::mkstemp(path_.data())};
-    if (made.number < 0) {
+    const int made = ::mkstemp(path_.data());
+    if (made < 0) {
       throw InputError({path_, 0, 0}, "cannot be written", "expected a folder for temporary files");
     }
+    ::close(made);
   }
   ~TemporaryFile() { ::unlink(path_.c_str()); }
   TemporaryFile(const TemporaryFile&) = delete;
@@ -128,14 +72,10 @@ class TemporaryFile {
   std::string path_;
 };
 
-// Executes the program here; nothing where that failed.
-std::optional<study::MeasuredReplay> execute(const ReplayOptions& options, const plans::Job& job,
-                                             const runtime::Program& program, std::ostream& err) {
-  const std::string kernels = kernels_path(options);
-  if (::access(kernels.c_str(), X_OK) != 0) {
-    throw InputError({"command line: --kernels", 0, 0}, fmt::format("'{}' is no program", kernels),
-                     "expected offsim-kernels, which is built beside offsim");
-  }
+// Executes the program here.
+study::MeasuredReplay execute(const ReplayOptions& options, const plans::Job& job,
+                              const runtime::Program& program, std::ostream& err) {
+  const std::string kernels = find_kernels(options.kernels);
   const TemporaryFile file;
   {
     std::ofstream to(file.path(), std::ios::binary);
@@ -144,21 +84,17 @@ std::optional<study::MeasuredReplay> execute(const ReplayOptions& options, const
       throw InputError({file.path(), 0, 0}, "cannot be written", "expected room for the program");
     }
   }
-  std::string records;
-  const int code =
-      run_command(kernels_command(options, job, program, kernels, file.path()), records);
-  if (code != 0) {
-    if (code != 1) {  // with 1 it has said why
-      err << fmt::format("offsim: {} ended unexpectedly\n", kernels);
-    }
-    return std::nullopt;
-  }
-  std::istringstream in(std::move(records));
+  ProgressLine line(options.terminal, err);
+  const std::vector<std::string> words = replay_words(options, job, program, file.path());
+  std::istringstream in(run_kernels(kernels, words, [&](const KernelsProgress& p) {
+    line.show(p.name + ": step ", static_cast<std::size_t>(p.done),
+              static_cast<std::size_t>(p.total));
+  }));
   return study::read_replay(in, "offsim-kernels", program);
 }
 
-std::optional<study::MeasuredReplay> measure(const ReplayOptions& options, const plans::Job& job,
-                                             const runtime::Program& program, std::ostream& err) {
+study::MeasuredReplay measure(const ReplayOptions& options, const plans::Job& job,
+                              const runtime::Program& program, std::ostream& err) {
   if (!options.measured) {
     return execute(options, job, program, err);
   }
@@ -227,30 +163,26 @@ int run_replay(const ReplayOptions& options, std::ostream& out, std::ostream& er
                     [&](std::ostream& to) { runtime::write_program(run.program, to); }}},
                   out);
     if (!data) {
-      out << report::next_text(
-          shell_line(kernels_command(options, job, run.program, "offsim-kernels", options.save)) +
-              " > records.jsonl",
-          style);
+      std::vector<std::string> words = replay_words(options, job, run.program, options.save);
+      words.insert(words.begin(), "offsim-kernels");
+      out << report::next_text(shell_line(words) + " > records.jsonl", style);
     }
     return 0;
   }
-  const auto measured = measure(options, job, run.program, err);
-  if (!measured) {
-    return 1;
-  }
-  const std::vector<study::ReplaySpan> predicted = study::predicted_spans(run, measured->reported);
+  const study::MeasuredReplay measured = measure(options, job, run.program, err);
+  const std::vector<study::ReplaySpan> predicted = study::predicted_spans(run, measured.reported);
   const study::ReplayComparison comparison = study::compare_replay(
-      run.program, *measured, predicted, study::predicted_step(run, measured->reported));
+      run.program, measured, predicted, study::predicted_step(run, measured.reported));
   const bool data_on_out =
       write_all({{"--json", options.json,
-                  [&](std::ostream& to) { to << report::replay_json(job, *measured, comparison); }},
+                  [&](std::ostream& to) { to << report::replay_json(job, measured, comparison); }},
                  {"--trace", options.trace,
                   [&](std::ostream& to) {
-                    report::write_replay_trace(to, job, run.program, measured->spans, predicted);
+                    report::write_replay_trace(to, job, run.program, measured.spans, predicted);
                   }}},
                 out);
   if (!data_on_out) {
-    out << report::replay_text(job, *measured, comparison, style)
+    out << report::replay_text(job, measured, comparison, style)
         << report::next_text(predict_command(named, job), style);
   }
   return 0;
