@@ -21,7 +21,7 @@
   BENCH(gemm_sustained, kGpu, "the same product in a loop of seconds")                           \
   BENCH(gemm_in_step, kGpu, "the same beside copies inside the GPU, as a step mixes them")       \
   BENCH(gemm, kGpu, "the products of linear layers by shape, type and layout")                   \
-  BENCH(torch_launch, kGpu, "host seconds of PyTorch's launches, bare and in a layer")           \
+  BENCH(torch_launch, kGpu, "host seconds of PyTorch's launches, and of its Adam") \
   BENCH(attention_forward, kGpu, "causal attention through PyTorch, forward")                    \
   BENCH(attention_backward, kGpu, "causal attention through PyTorch, backward")                  \
   BENCH(standin_attention, kGpu, "the products that a replay runs in place of attention")        \

@@ -77,7 +77,9 @@ def kernels(elements, dtype, short):
 
 DTYPES = ((torch.float32, "f32"), (torch.bfloat16, "bf16"))
 BY_THREADS = ("adam_torch_fused_f32", "mul_f32", "norm_f32")
-for elements in (16 * MI, 4096, MI) if quick else (16 * MI, 4096, MI, 64 * MI, 256 * MI):
+# Sizes on both sides of what the C library maps afresh: 32 MiB.
+sizes = [16 * MI, 4096, MI, 4 * MI]
+for elements in sizes if quick else sizes + [9 * MI, 64 * MI, 256 * MI]:
     for dtype, short in DTYPES:
         if elements * 6 * (4 if short == "f32" else 2) > most_bytes:
             continue

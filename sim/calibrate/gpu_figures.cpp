@@ -79,17 +79,22 @@ void add_products(Figures& figures, Section& out) {
                        largest_spread({}), error}));
 }
 
-void add_attention(Figures& figures, Section& out, std::string_view bench) {
+void add_attention(Figures& figures, Section& out, const std::string& key,
+                   const std::vector<Point>& points) {
   const std::map<Shape, double> times =
-      by_shape(figures.records.of(bench), {"batch", "heads", "sequence", "head_dim"});
+      by_shape(points, {"batch", "heads", "sequence", "head_dim"});
   if (times.size() >= 3) {
-    out.add(std::string(bench),
-            figures.table(fmt::format("accelerator.{}", bench), rows_of(times),
-                          {std::string(bench),
-                           "rows are batch, heads, sequence, head size, time; causal, bf16",
-                           0.05,
-                           {}}));
+    const std::string how = "rows are batch, heads, sequence, head size, time; causal, bf16";
+    out.add(key, figures.table("accelerator." + key, rows_of(times),
+                               {points.front().bench, how, 0.05, {}}));
   }
+}
+
+// The products that a replay runs in its place, a direction.
+std::vector<Point> standin(const Records& records, double backward) {
+  std::vector<Point> points = records.of("standin_attention");
+  std::erase_if(points, [&](const Point& p) { return p.number("backward") != backward; });
+  return points;
 }
 
 void add_elementwise(Figures& figures, Section& out) {
@@ -127,13 +132,21 @@ void add_sustained(Figures& figures, Section& out) {
   }
 }
 
+// PyTorch's fused Adam where it was measured; ours, which a replay runs, beside it.
 void add_adam(Figures& figures, Section& out, const std::string& type) {
-  const std::vector<Point> points = figures.records.of("gpu_adam", {{"type", type}});
-  if (!points.empty()) {
-    const Point& p = points.back();
-    out.add("adam_" + type,
-            figures.value("accelerator.adam_" + type, elements_text(p.number("elements") / p.value),
-                          {"gpu_adam", p.where(), p.spread, {}}));
+  const std::vector<Point> theirs = figures.records.of("torch_launch", {{"what", "adam_" + type}});
+  const std::vector<Point> ours = figures.records.of("gpu_adam", {{"type", type}});
+  const auto add = [&](const std::string& key, const Point& p) {
+    out.add(key, figures.value("accelerator." + key, elements_text(p.number("elements") / p.value),
+                               {p.bench, p.where(), p.spread, {}}));
+  };
+  if (!theirs.empty()) {
+    add("adam_" + type, theirs.back());
+  } else if (!ours.empty()) {
+    add("adam_" + type, ours.back());
+  }
+  if (!ours.empty()) {
+    add("standin_adam_" + type, ours.back());
   }
 }
 
@@ -245,8 +258,11 @@ Section accelerator_figures(Figures& figures) {
                           {"kernel_floor", "", floor.front().spread, {}}));
   }
   add_products(figures, out);
-  add_attention(figures, out, "attention_forward");
-  add_attention(figures, out, "attention_backward");
+  for (const std::string key : {"attention_forward", "attention_backward"}) {
+    add_attention(figures, out, key, figures.records.of(key));
+  }
+  add_attention(figures, out, "standin_attention_forward", standin(figures.records, 0));
+  add_attention(figures, out, "standin_attention_backward", standin(figures.records, 1));
   add_elementwise(figures, out);
   add_adam(figures, out, "f32");
   add_adam(figures, out, "bf16");

@@ -158,7 +158,10 @@ Accelerator read_accelerator(View map, FigureReader& figures, const FindLike& fi
     read_like(*like, figures, find_like, a);
   }
   read_kernels(map, figures, a, like.has_value());
-  for (auto [key, rate] : {std::pair{"adam_f32", &a.adam_f32}, {"adam_bf16", &a.adam_bf16}}) {
+  for (auto [key, rate] : {std::pair{"adam_f32", &a.adam_f32},
+                           {"adam_bf16", &a.adam_bf16},
+                           {"standin_adam_f32", &a.standin_adam_f32},
+                           {"standin_adam_bf16", &a.standin_adam_bf16}}) {
     if (map.get(key) != nullptr) {
       *rate = figures.elements(map, key);
     }

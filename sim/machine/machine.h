@@ -46,6 +46,7 @@ struct Accelerator {
   Efficiency gemm, attention_forward, attention_backward;
   // What a replay runs in place of fused attention (kernels/gpu/attention.h), where measured.
   std::optional<Efficiency> standin_forward, standin_backward;
+  std::optional<Known<ElementsPerSecond>> standin_adam_f32, standin_adam_bf16;
   Curve elementwise;                                            // bytes a second by bytes moved
   std::optional<Known<ElementsPerSecond>> adam_f32, adam_bf16;  // fused, on the GPU
 };

@@ -149,6 +149,12 @@ plans::Job replay_job(const Catalog& catalog, plans::Job job, const std::string&
       accelerator.standin_forward.value_or(accelerator.attention_forward);
   accelerator.attention_backward =
       accelerator.standin_backward.value_or(accelerator.attention_backward);
+  if (accelerator.standin_adam_f32) {
+    accelerator.adam_f32 = accelerator.standin_adam_f32;
+  }
+  if (accelerator.standin_adam_bf16) {
+    accelerator.adam_bf16 = accelerator.standin_adam_bf16;
+  }
   return job;
 }
 
