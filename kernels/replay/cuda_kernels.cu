@@ -91,7 +91,9 @@ void replay_elementwise(const std::byte* from, std::byte* to, std::int64_t half,
         std::max<std::int64_t>(1, std::min((elements + columns - 1) / columns, half / 2 / columns));
     const std::int64_t done = rows * columns * 2;
     const auto stride = static_cast<std::uint32_t>(columns);
-    index_words<<<blocks_for(elements / 4), kThreads, 0, stream>>>(
+    // Four a thread, all of them: no thread takes a second turn.
+    const auto blocks = static_cast<unsigned>((elements / 4 + kThreads - 1) / kThreads);
+    index_words<<<std::max(blocks, 1U), kThreads, 0, stream>>>(
         reinterpret_cast<const std::uint16_t*>(from), reinterpret_cast<std::uint16_t*>(to),
         static_cast<std::uint32_t>(elements),
         Rows{static_cast<std::uint32_t>(rows), stride, stride, stride},

@@ -33,7 +33,7 @@ struct ReplayOptions {
   std::vector<std::string> busy;  // "module_hook=0.00033": seconds of a host task
 };
 
-// Records go to standard output, progress to standard error. Returns the exit code.
+// Records go to standard output. Returns the exit code.
 int replay(const ReplayOptions& options);
 
 // Throws std::runtime_error for what is no TASK=SECONDS.

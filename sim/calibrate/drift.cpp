@@ -27,6 +27,9 @@ std::vector<Drift> drifts(const Records& then, const Records& now) {
   std::vector<Drift> out;
   std::map<std::string, std::vector<double>> speeds, noises;
   for (const Point& old : then.points) {
+    if (old.unit == "B" && old.word("what") != "total") {
+      continue;  // what is free at the moment
+    }
     const auto found = new_points.find({old.bench, old.where()});
     if (found == new_points.end()) {
       continue;

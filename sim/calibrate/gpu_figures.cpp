@@ -76,7 +76,7 @@ void add_products(Figures& figures, Section& out) {
   out.add("gemm", figures.table(
                       "accelerator.gemm", rows_of(products),
                       {"gemm", "rows are m, k, n, time; bf16, median over layouts; leaving one out",
-                       largest_spread({}), error}));
+                       largest_spread(points), error}));
 }
 
 void add_attention(Figures& figures, Section& out, const std::string& key,

@@ -51,10 +51,8 @@ void add_kernels(Figures& figures, const machine::Framework& framework, Section&
     const double threads = framework.kernels.at(name).single_core ? 1 : cores(figures.records);
     std::string bench = "torch_cpu_kernel";
     std::string kernel = name;
-    Points points = speeds(figures.records, bench, kernel, threads);
-    if (points.empty()) {
-      points = speeds(figures.records, bench, kernel, cores(figures.records));
-    }
+    // PyTorch was told of all cores: a kernel of one core uses one all the same.
+    Points points = speeds(figures.records, bench, kernel, cores(figures.records));
     if (points.empty()) {
       bench = "cpu_kernel";
       kernel = ours(name);

@@ -245,6 +245,24 @@ std::string system_of_gpu(const Records& records, const machine::Catalog& catalo
   return found;
 }
 
+namespace {
+
+// What measurements of a part of an unknown GPU leave out shows when the file is read.
+void require_loads(const MachineFile& file, const machine::Catalog& catalog) {
+  machine::Catalog with_file = catalog;
+  with_file.read = [&](const std::string& path) {
+    return path == "measured/calibrated.yaml" ? file.text : catalog.read(path);
+  };
+  try {
+    machine::load_machine(with_file, "calibrated");
+  } catch (const InputError& error) {
+    throw InputError({"the records"}, fmt::format("they do not make a machine: {}", error.what()),
+                     "expected more benches, or --base with a system of this GPU");
+  }
+}
+
+}  // namespace
+
 MachineFile machine_file(const Records& records, const machine::Catalog& catalog,
                          const std::string& base, const std::string& raw) {
   Assembly assembly(records, catalog, base, raw);
@@ -253,7 +271,9 @@ MachineFile machine_file(const Records& records, const machine::Catalog& catalog
   assembly.host();
   assembly.connections();
   assembly.drives();
-  return assembly.finish(raw);
+  MachineFile file = assembly.finish(raw);
+  require_loads(file, catalog);
+  return file;
 }
 
 }  // namespace offsim::calibrate

@@ -52,6 +52,9 @@ Environment read_environment(View record) {
   e.cores = host.integer("cores", 1, 10'000);
   e.nodes = host.integer("nodes", 1, 1'000, 1);
   e.memory_bytes = host.integer("memory_bytes", 1, kMost);
+  // Where a container may have less than the machine has.
+  e.memory_bytes =
+      std::min(e.memory_bytes, host.integer("memory_limit_bytes", 1, kMost, e.memory_bytes));
   if (const Node& gpu = record.need("gpu"); gpu.kind == Node::Kind::kMap) {
     View map(gpu, "gpu");
     e.gpu = map.text("name");
@@ -82,11 +85,6 @@ Point read_point(View record) {
   if (std::ranges::find(kUnits, p.unit) == kUnits.end()) {
     throw InputError(record.place_of("unit"), fmt::format("the unit is '{}'", p.unit),
                      "expected one of s, B, B/s, 1/s, 1");
-  }
-  if (p.value <= 0 || p.spread < 0) {
-    throw InputError(record.place_of("value"),
-                     fmt::format("the value of '{}' is {}", p.bench, p.value),
-                     "expected more than zero");
   }
   ignore(record, {"samples"});
   record.finish();
@@ -143,7 +141,11 @@ Records parse_records(const std::string& text, const std::string& file) {
       records.environment = read_environment(record);
       begun = true;
     } else if (kind == "point") {
-      records.points.push_back(read_point(record));
+      Point point = read_point(record);
+      // A difference of two times may come out as nothing: it says nothing.
+      if (point.value > 0) {
+        records.points.push_back(std::move(point));
+      }
     } else if (kind == "skipped") {
       records.skipped.push_back({record.text("bench"), record.text("reason")});
     } else if (kind == "end") {

@@ -2,8 +2,8 @@
 // offsim.measured/1, in kernels/bench.h).
 //
 // Errors: InputError with the file's place for what is no such record, another schema, a unit that
-// is not known, a value that is not above zero, or an end that is missing (the run was
-// interrupted).
+// is not known, a negative value, or an end that is missing (the run was interrupted). Points of
+// zero, differences of times that noise made equal, are left out.
 #pragma once
 
 #include <cstdint>

@@ -77,6 +77,31 @@ std::string measure(const CalibrateOptions& options, bool quick, std::ostream& e
       });
 }
 
+// Options of measuring say nothing about records that are there.
+void refuse_without_effect(const CalibrateOptions& options) {
+  const auto refuse = [](const char* flag, const char* other) {
+    throw InputError(kCommandLine, fmt::format("{} has no effect beside {}", flag, other),
+                     "expected one of them");
+  };
+  if (options.records) {
+    for (const auto& [flag, given] : {std::pair{"--only", options.only.has_value()},
+                                      {"--quick", options.quick},
+                                      {"--file", options.file.has_value()},
+                                      {"--file-size", options.file_size.has_value()},
+                                      {"--kernels", options.kernels.has_value()}}) {
+      if (given) {
+        refuse(flag, "--records");
+      }
+    }
+  }
+  if (!options.check.empty() && (options.base || options.catalog)) {
+    refuse(options.base ? "--base" : "--catalog", "--check");
+  }
+  if (options.file_size && !options.file) {
+    refuse("--file-size", "no --file");
+  }
+}
+
 std::string machine_text(const calibrate::Environment& e) {
   return fmt::format("{}, {} cores of {}, {}", e.gpu.empty() ? "no GPU" : e.gpu, e.cores, e.cpu,
                      report::gib_text(Bytes(e.memory_bytes)));
@@ -172,6 +197,7 @@ int run_calibrate(const CalibrateOptions& options, std::ostream& out, std::ostre
                      options.out.empty() ? "--out is missing" : "--out and --check are given",
                      "expected --out FILE to measure, or --check FILE to compare with it");
   }
+  refuse_without_effect(options);
   if (!options.check.empty()) {
     return check(options, out, err);
   }

@@ -74,7 +74,7 @@ class TemporaryFile {
 
 // Executes the program here.
 study::MeasuredReplay execute(const ReplayOptions& options, const plans::Job& job,
-                              const runtime::Program& program, std::ostream& err) {
+                              const runtime::Program& program) {
   const std::string kernels = find_kernels(options.kernels);
   const TemporaryFile file;
   {
@@ -84,19 +84,15 @@ study::MeasuredReplay execute(const ReplayOptions& options, const plans::Job& jo
       throw InputError({file.path(), 0, 0}, "cannot be written", "expected room for the program");
     }
   }
-  ProgressLine line(options.terminal, err);
-  const std::vector<std::string> words = replay_words(options, job, program, file.path());
-  std::istringstream in(run_kernels(kernels, words, [&](const KernelsProgress& p) {
-    line.show(p.name + ": step ", static_cast<std::size_t>(p.done),
-              static_cast<std::size_t>(p.total));
-  }));
+  std::istringstream in(run_kernels(kernels, replay_words(options, job, program, file.path()),
+                                    [](const KernelsProgress&) {}));
   return study::read_replay(in, "offsim-kernels", program);
 }
 
 study::MeasuredReplay measure(const ReplayOptions& options, const plans::Job& job,
-                              const runtime::Program& program, std::ostream& err) {
+                              const runtime::Program& program) {
   if (!options.measured) {
-    return execute(options, job, program, err);
+    return execute(options, job, program);
   }
   require_file(*options.measured);
   std::ifstream in(*options.measured, std::ios::binary);
@@ -151,7 +147,7 @@ plans::Job job_of(const ReplayOptions& options) {
 
 }  // namespace
 
-int run_replay(const ReplayOptions& options, std::ostream& out, std::ostream& err) {
+int run_replay(const ReplayOptions& options, std::ostream& out, std::ostream&) {
   refuse_mixed(options);
   const plans::Job job = job_of(options);
   const study::Run run = study::simulate_replay(job);
@@ -169,7 +165,7 @@ int run_replay(const ReplayOptions& options, std::ostream& out, std::ostream& er
     }
     return 0;
   }
-  const study::MeasuredReplay measured = measure(options, job, run.program, err);
+  const study::MeasuredReplay measured = measure(options, job, run.program);
   const std::vector<study::ReplaySpan> predicted = study::predicted_spans(run, measured.reported);
   const study::ReplayComparison comparison = study::compare_replay(
       run.program, measured, predicted, study::predicted_step(run, measured.reported));

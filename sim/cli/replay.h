@@ -21,8 +21,8 @@ struct ReplayOptions {
   Terminal terminal;
 };
 
-// 1, with the line that offsim-kernels said, where the program could not be executed. Throws
-// InputError for a mistake in the question.
+// Throws InputError for a mistake in the question, and with the words of offsim-kernels where the
+// program could not be executed.
 int run_replay(const ReplayOptions& options, std::ostream& out, std::ostream& err);
 
 }  // namespace offsim::cli

@@ -65,16 +65,25 @@ struct Side {
   std::map<runtime::Phase, double> phases;
 };
 
+// By the host's entries into them among the calls of the reported step. One that it made before the
+// step began, since it runs ahead, counts from the beginning.
 std::map<runtime::Phase, double> phases_of(const Program& program,
-                                           const std::vector<ReplaySpan>& spans, double step) {
-  std::vector<std::pair<double, runtime::Phase>> borders;
+                                           const std::vector<ReplaySpan>& spans, double step,
+                                           std::size_t reported) {
+  std::map<std::uint32_t, double> entered;
   for (const ReplaySpan& span : spans) {
-    if (const auto* const enter = std::get_if<runtime::EnterPhase>(&program.calls[span.call])) {
-      borders.emplace_back(std::clamp(span.begin, 0.0, step), enter->phase);
+    entered[span.call] = std::clamp(span.begin, 0.0, step);
+  }
+  std::vector<std::pair<double, runtime::Phase>> borders;
+  std::size_t ended = 0;
+  for (std::uint32_t call = 0; call < program.calls.size() && ended <= reported; ++call) {
+    ended += std::holds_alternative<runtime::EndStep>(program.calls[call]) ? 1 : 0;
+    const auto* const enter = std::get_if<runtime::EnterPhase>(&program.calls[call]);
+    if (enter != nullptr && ended == reported) {
+      const auto found = entered.find(call);
+      borders.emplace_back(found == entered.end() ? 0 : found->second, enter->phase);
     }
   }
-  std::stable_sort(borders.begin(), borders.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
   std::map<runtime::Phase, double> phases;
   for (std::size_t i = 0; i < borders.size(); ++i) {
     const double end = i + 1 < borders.size() ? borders[i + 1].first : step;
@@ -83,7 +92,8 @@ std::map<runtime::Phase, double> phases_of(const Program& program,
   return phases;
 }
 
-Side side_of(const Program& program, const std::vector<ReplaySpan>& spans, double step) {
+Side side_of(const Program& program, const std::vector<ReplaySpan>& spans, double step,
+             std::size_t reported) {
   std::map<std::string, std::vector<Interval>> classes, works;
   std::array<std::vector<Interval>, kParts> parts;
   for (const ReplaySpan& span : spans) {
@@ -108,7 +118,7 @@ Side side_of(const Program& program, const std::vector<ReplaySpan>& spans, doubl
   for (std::size_t i = 1; i < kParts; ++i) {
     side.parts[i] = covered(std::move(parts[i]), step);
   }
-  side.phases = phases_of(program, spans, step);
+  side.phases = phases_of(program, spans, step, reported);
   return side;
 }
 
@@ -247,8 +257,8 @@ ReplayComparison compare_replay(const Program& program, const MeasuredReplay& me
   ReplayComparison out;
   out.step_measured = measured.step();
   out.step_predicted = predicted_step.value;
-  const Side real = side_of(program, measured.spans, out.step_measured);
-  const Side model = side_of(program, predicted, out.step_predicted);
+  const Side real = side_of(program, measured.spans, out.step_measured, measured.reported);
+  const Side model = side_of(program, predicted, out.step_predicted, measured.reported);
   out.overlap_measured = overlap(real, out.step_measured);
   out.overlap_predicted = overlap(model, out.step_predicted);
   out.classes = rows_of(real.classes, model.classes);

@@ -157,8 +157,8 @@ TEST(Records, AMistakeHasItsPlace) {
   };
   EXPECT_EQ(refusal(records_text("null", "{\"record\":\"guess\"}\n")),
             "r.jsonl:2:11: there is no record 'guess'; expected env, point, skipped or end");
-  EXPECT_EQ(refusal(records_text("null", point("stream", "", 0))),
-            "r.jsonl:2:52: the value of 'stream' is 0; expected more than zero");
+  EXPECT_EQ(refusal(records_text("null", point("stream", "", -1))),
+            "r.jsonl:2:52: value is '-1'; expected a number such as 0.85, not negative");
   const std::string whole = records_text("null", "");
   EXPECT_EQ(refusal(whole.substr(0, whole.find('\n') + 1)),
             "r.jsonl: the records have no end; expected a run that was not interrupted");
