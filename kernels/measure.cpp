@@ -95,6 +95,10 @@ int measure(const MeasureOptions& options) {
     run(benches[i], options.bench);
   }
   write({{"record", "end"}, {"seconds", now() - begin}});
+  if (std::ferror(stdout) != 0) {
+    std::fprintf(stderr, "standard output cannot be written\n");
+    return 1;
+  }
   return 0;
 }
 

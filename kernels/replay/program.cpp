@@ -23,6 +23,18 @@ struct Mistake {
   std::string what;
 };
 
+// Others' text in a message: its beginning, without control characters.
+std::string shown(std::string text) {
+  text.resize(std::min<std::size_t>(text.size(), 40));
+  std::replace_if(
+      text.begin(), text.end(), [](unsigned char c) { return c < 32 || c > 126; }, '?');
+  return text;
+}
+// What is nested, maybe deep, by its kind.
+std::string shown(const json& value) {
+  return value.is_structured() ? value.type_name() : shown(value.dump());
+}
+
 // A JSON object whose keys must all be asked for.
 class Fields {
  public:
@@ -64,7 +76,7 @@ class Fields {
     const std::string given = text(key);
     const auto found = std::find(names.begin(), names.end(), given);
     if (found == names.end()) {
-      throw Mistake{"'" + std::string(key) + "' of " + who_ + " is '" + given + "'"};
+      throw Mistake{"'" + std::string(key) + "' of " + who_ + " is '" + shown(given) + "'"};
     }
     return static_cast<std::size_t>(found - names.begin());
   }
@@ -92,7 +104,7 @@ class Fields {
                        value.get<std::uint64_t>() > static_cast<std::uint64_t>(kMost);
     const std::int64_t n = whole && !large ? value.get<std::int64_t>() : -1;
     if (!whole || large || n < least || n > most) {
-      throw Mistake{"'" + std::string(key) + "' of " + who_ + " is " + value.dump().substr(0, 40) +
+      throw Mistake{"'" + std::string(key) + "' of " + who_ + " is " + shown(value) +
                     "; expected a whole number, " + std::to_string(least) + " to " +
                     std::to_string(most)};
     }
@@ -122,6 +134,9 @@ class Reader {
       } catch (const Mistake& mistake) {
         throw std::runtime_error(name + ":" + std::to_string(number) + ": " + mistake.what);
       }
+    }
+    if (has_header_ && program_.lanes.empty()) {
+      throw std::runtime_error(name + ": has no lane");
     }
     if (!has_header_ || ended_ != program_.steps || ended_ == 0 ||
         program_.calls.back().kind != Call::Kind::kEndStep) {

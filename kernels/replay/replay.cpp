@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -85,6 +86,9 @@ void write_execution(const Program& program, const Execution& execution, int ste
 
 int replay(const ReplayOptions& options) {
   const std::map<std::string, double> busy = busy_seconds(options.busy);
+  if (std::error_code none; !std::filesystem::is_regular_file(options.program, none)) {
+    throw std::runtime_error(options.program + ": is no file");  // a pipe may never end
+  }
   std::ifstream file(options.program, std::ios::binary);
   if (!file) {
     throw std::runtime_error(options.program + ": cannot be read");

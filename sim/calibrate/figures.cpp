@@ -51,7 +51,8 @@ std::string Section::text(int indent) const {
       lines.resize(lines.find_last_not_of(" \n") + 1);
       out += fmt::format("{:{}}{}: {}\n", "", indent, key, lines);
     } else {
-      out += fmt::format("{:{}}{}: {}\n", "", indent, key, value);
+      const char* const blank = value.starts_with("\n") ? "" : " ";
+      out += fmt::format("{:{}}{}:{}{}\n", "", indent, key, blank, value);
     }
   }
   return out;
@@ -67,7 +68,7 @@ std::string elements_text(double per_second) { return fmt::format("{:.4g} G/s", 
 std::string time_text(double seconds) { return fmt::format("{:.5g} us", seconds * 1e6); }
 
 std::string size_text(double bytes) {
-  const auto whole = static_cast<std::int64_t>(bytes);
+  const auto whole = static_cast<std::int64_t>(std::clamp(bytes, 0.0, 1e18));
   for (const auto& [unit, step] : {std::pair{"GiB", kGiB}, {"MiB", kMiB}, {"KiB", kKiB}}) {
     if (whole >= step && whole % step == 0) {
       return fmt::format("{} {}", whole / step, unit);

@@ -223,6 +223,10 @@ class Assembly {
 
 }  // namespace
 
+void require_system(const machine::Catalog& catalog, const std::string& base) {
+  base_system(catalog, base);
+}
+
 std::string system_of_gpu(const Records& records, const machine::Catalog& catalog) {
   const Environment& e = records.environment;
   std::string found;

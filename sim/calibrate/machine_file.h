@@ -47,6 +47,9 @@ struct MachineFile {
 // memory within 3 %); empty where none is.
 std::string system_of_gpu(const Records& records, const machine::Catalog& catalog);
 
+// Throws InputError when `base` is no file of systems/.
+void require_system(const machine::Catalog& catalog, const std::string& base);
+
 // `base` is a system of the catalog; `raw` names the records in the file's sources. Throws
 // InputError for a base that is none.
 MachineFile machine_file(const Records& records, const machine::Catalog& catalog,

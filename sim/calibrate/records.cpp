@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 
 #include "sim/base/config.h"
 
@@ -12,6 +13,7 @@ namespace offsim::calibrate {
 namespace {
 
 constexpr std::string_view kSchema = "offsim.measured/1";
+constexpr std::size_t kMostPoints = 1000;  // of a bench: fits compare them with each other
 constexpr std::int64_t kMost = 1'000'000'000'000'000'000;
 
 // Lines of JSON as one list, each where it was: a comma goes to the end of the line before it.
@@ -45,6 +47,10 @@ Environment read_environment(View record) {
                      fmt::format("expected {}", kSchema));
   }
   e.date = record.text("date");
+  if (e.date.size() != 20 || e.date.find_first_not_of("0123456789-:TZ") != std::string::npos) {
+    throw InputError(record.place_of("date"), "the date is no date",
+                     "expected one such as 2026-11-30T18:00:00Z");
+  }
   e.quick = record.boolean("quick");
   View host = record.map("host");
   e.cpu = host.text("cpu");
@@ -128,6 +134,8 @@ std::vector<Point> Records::of(std::string_view bench, const Words& words) const
 Records parse_records(const std::string& text, const std::string& file) {
   const Node document = parse_document(as_list(text), file, Syntax::kJson);
   Records records;
+  std::set<std::pair<std::string, std::string>> seen;
+  std::map<std::string, std::size_t> counts;
   bool begun = false;
   bool ended = false;
   for (const Node& node : document.items) {
@@ -143,11 +151,19 @@ Records parse_records(const std::string& text, const std::string& file) {
     } else if (kind == "point") {
       Point point = read_point(record);
       // A difference of two times may come out as nothing: it says nothing.
+      if (!seen.emplace(point.bench, point.where()).second || ++counts[point.bench] > kMostPoints) {
+        throw InputError(
+            node.place, fmt::format("'{}' is measured here again", point.bench),
+            fmt::format("expected each point once, at most {} of a bench", kMostPoints));
+      }
       if (point.value > 0) {
         records.points.push_back(std::move(point));
       }
     } else if (kind == "skipped") {
       records.skipped.push_back({record.text("bench"), record.text("reason")});
+      if (records.skipped.size() > kMostPoints) {
+        throw InputError(node.place, "there are too many of these", "expected one a bench");
+      }
     } else if (kind == "end") {
       ended = true;
     } else {

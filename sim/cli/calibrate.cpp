@@ -29,7 +29,7 @@ constexpr const char* kDefaultBase = "workstation-pcie4-4090";
 
 // "here/mine.yaml" has its records in "here/mine.jsonl".
 std::string records_of(const std::string& file, const char* flag) {
-  if (!file.ends_with(".yaml") || fs::path(file).stem().empty()) {
+  if (!file.ends_with(".yaml") || fs::path(file).stem() == ".yaml" || printable(file) != file) {
     throw InputError(kCommandLine, fmt::format("{} is '{}'", flag, printable(file)),
                      "expected a file that ends in .yaml");
   }
@@ -41,7 +41,7 @@ void require_writable(const std::string& path) {
   const fs::path folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : ".";
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored) || ::access(folder.c_str(), W_OK) != 0 ||
-      fs::is_directory(path, ignored)) {
+      (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored))) {
     throw InputError({path, 0, 0}, "cannot be written",
                      "expected a file in a folder that exists and allows it");
   }
@@ -145,11 +145,9 @@ void write_answer(const CalibrateOptions& options, const calibrate::Records& rec
     write_skipped(records, style, out);
   }
   out << report::paragraph("", fmt::format("wrote {} and {}", options.out, records_path), style)
-      << report::next_text(
-             fmt::format(
-                 "offsim compare --model llama-3.1-8b --hardware {}",
-                 options.out.find('/') == std::string::npos ? "./" + options.out : options.out),
-             style);
+      << report::next_text(shell_line({"offsim", "compare", "--model", "llama-3.1-8b", "--hardware",
+                                       options.out}),
+                           style);
 }
 
 // The records of `file` beside those of now.
@@ -167,7 +165,14 @@ int check(const CalibrateOptions& options, std::ostream& out, std::ostream& err)
                {"furthest", Align::kRight},
                {""}});
   std::vector<std::string> drifted;
-  for (const calibrate::Drift& d : calibrate::drifts(then, now)) {
+  const std::vector<calibrate::Drift> drifts = calibrate::drifts(then, now);
+  if (drifts.empty()) {
+    throw InputError({path}, "has no point that is measured now", "expected the same benches");
+  }
+  if (then.environment.cpu != now.environment.cpu || then.environment.gpu != now.environment.gpu) {
+    out << report::warnings_text({"another machine: " + machine_text(then.environment)}, style);
+  }
+  for (const calibrate::Drift& d : drifts) {
     table.add_row({d.bench, std::to_string(d.points), fmt::format("x{:.2f}", d.median),
                    fmt::format("{:.0f} %", d.noise * 100), fmt::format("x{:.2f}", d.worst),
                    d.drifted() ? "drifted" : ""});
@@ -184,7 +189,7 @@ int check(const CalibrateOptions& options, std::ostream& out, std::ostream& err)
     out << "nothing has drifted: medians are within 10 %, or three times the noise\n";
   } else {
     out << report::paragraph("", fmt::format("drifted: {}", report::join(drifted, ", ")), style)
-        << report::next_text(fmt::format("offsim calibrate --out {}", options.check), style);
+        << report::next_text(shell_line({"offsim", "calibrate", "--out", options.check}), style);
   }
   return 0;
 }
@@ -205,7 +210,7 @@ int run_calibrate(const CalibrateOptions& options, std::ostream& out, std::ostre
   require_writable(options.out);
   const study::Catalog catalog = open_catalog(options.catalog);
   if (options.base) {
-    catalog.machine(*options.base, kCommandLine);
+    calibrate::require_system(catalog.hardware(), *options.base);
   }
   const std::string text = measure(options, options.quick, err);
   const calibrate::Records records =

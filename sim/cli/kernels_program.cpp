@@ -3,12 +3,13 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <sstream>
@@ -16,8 +17,6 @@
 
 #include "sim/base/text.h"
 #include "sim/cli/question.h"
-
-extern char** environ;
 
 namespace offsim::cli {
 
@@ -58,6 +57,10 @@ class Pipe {
   std::array<int, 2> ends_{-1, -1};
 };
 
+// Its exit code where it cannot be executed.
+constexpr int kNoProgram = 127;
+
+// The child ends with this process, however that ends.
 pid_t spawn(const std::string& program, const std::vector<std::string>& arguments, const Pipe& out,
             const Pipe& err) {
   std::vector<std::string> words{program};
@@ -67,16 +70,18 @@ pid_t spawn(const std::string& program, const std::vector<std::string>& argument
     argv.push_back(word.data());
   }
   argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_adddup2(&actions, out.end(1), 1);
-  posix_spawn_file_actions_adddup2(&actions, err.end(1), 2);
-  pid_t child = 0;
-  const int code = ::posix_spawn(&child, program.c_str(), &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (code != 0) {
-    failed(fmt::format("'{}' does not start: {}", printable(program), std::strerror(code)));
+  const pid_t child = ::fork();
+  if (child < 0) {
+    failed(fmt::format("no process for it: {}", std::strerror(errno)));
+  }
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const int nothing = ::open("/dev/null", O_RDONLY);
+    ::dup2(nothing, STDIN_FILENO);
+    ::dup2(out.end(1), STDOUT_FILENO);
+    ::dup2(err.end(1), STDERR_FILENO);
+    ::execv(argv.front(), argv.data());
+    ::_exit(kNoProgram);
   }
   return child;
 }
@@ -87,7 +92,9 @@ class Listener {
   explicit Listener(const std::function<void(const KernelsProgress&)>& progress)
       : progress_(progress) {}
 
+  std::size_t taken() const { return taken_; }
   void take(std::string_view bytes) {
+    taken_ += bytes.size();
     for (const char c : bytes) {
       if (c == '\n') {
         line();
@@ -116,6 +123,7 @@ class Listener {
 
   const std::function<void(const KernelsProgress&)>& progress_;
   std::string line_, words_;
+  std::size_t taken_ = 0;
 };
 
 // Takes both until both are closed.
@@ -140,7 +148,7 @@ std::string listen(Pipe& out, Pipe& err, Listener& listener, pid_t child) {
         text.append(buffer.data(), static_cast<std::size_t>(got));
       }
     }
-    if (text.size() > kMostOutput) {
+    if (text.size() + listener.taken() > kMostOutput) {
       ::kill(child, SIGKILL);
       break;
     }
@@ -177,11 +185,14 @@ std::string run_kernels(const std::string& program, const std::vector<std::strin
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
   const std::string words = listener.words();
-  if (text.size() > kMostOutput) {
+  if (text.size() + listener.taken() > kMostOutput) {
     failed("it wrote more than 256 MiB");
   }
   if (WIFSIGNALED(status)) {
     failed(fmt::format("signal {} ended it", WTERMSIG(status)));
+  }
+  if (WEXITSTATUS(status) == kNoProgram && words.empty()) {
+    failed(fmt::format("'{}' does not start", printable(program)));
   }
   if (WEXITSTATUS(status) != 0) {
     failed(words.empty() ? fmt::format("it stopped with code {}", WEXITSTATUS(status)) : words);

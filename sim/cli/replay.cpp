@@ -1,6 +1,7 @@
 #include "sim/cli/replay.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -21,6 +22,8 @@ namespace offsim::cli {
 namespace fs = std::filesystem;
 
 namespace {
+
+constexpr std::uintmax_t kMostRecordBytes = std::uintmax_t{256} << 20;
 
 // {"--busy", "optimizer_tensor=9e-06,..."}: what the host spins for, of the tasks that there are.
 std::vector<std::string> busy_flag(const machine::Framework& framework,
@@ -51,32 +54,28 @@ std::vector<std::string> replay_words(const ReplayOptions& options, const plans:
   return words;
 }
 
-// A file that is gone when this is.
-class TemporaryFile {
+// A file in memory that ends with this process and its child, however they end.
+class MemoryFile {
  public:
-  TemporaryFile() {
-    std::error_code failed;
-    path_ = (fs::temp_directory_path(failed) / "offsim-program-XXXXXX").string();
-    const int made = ::mkstemp(path_.data());
-    if (made < 0) {
-      throw InputError({path_, 0, 0}, "cannot be written", "expected a folder for temporary files");
+  MemoryFile() : number_(::memfd_create("offsim-program", 0)) {
+    if (number_ < 0) {
+      throw InputError({"the program"}, "cannot be written", "expected memory for it");
     }
-    ::close(made);
   }
-  ~TemporaryFile() { ::unlink(path_.c_str()); }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  const std::string& path() const { return path_; }
+  ~MemoryFile() { ::close(number_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  std::string path() const { return fmt::format("/proc/self/fd/{}", number_); }
 
  private:
-  std::string path_;
+  int number_;
 };
 
 // Executes the program here.
 study::MeasuredReplay execute(const ReplayOptions& options, const plans::Job& job,
                               const runtime::Program& program) {
   const std::string kernels = find_kernels(options.kernels);
-  const TemporaryFile file;
+  const MemoryFile file;
   {
     std::ofstream to(file.path(), std::ios::binary);
     runtime::write_program(program, to);
@@ -95,6 +94,10 @@ study::MeasuredReplay measure(const ReplayOptions& options, const plans::Job& jo
     return execute(options, job, program);
   }
   require_file(*options.measured);
+  if (fs::file_size(*options.measured) > kMostRecordBytes) {
+    throw InputError({*options.measured, 0, 0}, "is larger than 256 MiB",
+                     "expected records of a replay");
+  }
   std::ifstream in(*options.measured, std::ios::binary);
   return study::read_replay(in, *options.measured, program);
 }

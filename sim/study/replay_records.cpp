@@ -18,6 +18,11 @@ constexpr std::size_t kLongestRecord = 1 << 20;  // bytes
 constexpr std::size_t kMostRecords = 20'000'000;
 constexpr double kLongestRun = 1e6;  // seconds
 
+// For a message; what is nested, maybe deep, by its kind.
+std::string shown(const json& value) {
+  return value.is_structured() ? value.type_name() : printable(value.dump().substr(0, 40));
+}
+
 class RecordReader {
  public:
   RecordReader(const std::string& name, const runtime::Program& program)
@@ -71,8 +76,7 @@ class RecordReader {
     const json& value = field(record, key);
     const double number = value.is_number() ? value.get<double>() : NAN;
     if (!(number >= least && number <= kLongestRun)) {
-      refuse(fmt::format("'{}' is {}", key, printable(value.dump().substr(0, 40))),
-             "expected seconds");
+      refuse(fmt::format("'{}' is {}", key, shown(value)), "expected seconds");
     }
     return number;
   }
@@ -80,7 +84,7 @@ class RecordReader {
     const json& value = field(record, key);
     if (!value.is_number_unsigned() ||
         value.get<std::uint64_t>() > static_cast<std::uint64_t>(most)) {
-      refuse(fmt::format("'{}' is {}", key, printable(value.dump().substr(0, 40))),
+      refuse(fmt::format("'{}' is {}", key, shown(value)),
              fmt::format("expected a whole number up to {}", most));
     }
     return value.get<std::int64_t>();
