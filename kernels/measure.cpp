@@ -12,7 +12,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // A line is whole or absent: a reader sees an interrupted run by its missing end.
-void write(const Json& record) {
+void emit(const Json& record) {
   const std::string line = record.dump() + "\n";
   std::fwrite(line.data(), 1, line.size(), stdout);
   std::fflush(stdout);
@@ -43,11 +43,11 @@ bool wanted(const Bench& bench, const std::vector<std::string>& only) {
 
 void run(const Bench& bench, const Options& options) {
   if (const auto reason = bench.unavailable ? bench.unavailable(options) : std::nullopt) {
-    write({{"record", "skipped"}, {"bench", bench.name}, {"reason", *reason}});
+    emit({{"record", "skipped"}, {"bench", bench.name}, {"reason", *reason}});
     return;
   }
   const auto sink = [&](const At& at, const Summary& summary, Unit unit, int samples) {
-    write({{"record", "point"},
+    emit({{"record", "point"},
            {"bench", bench.name},
            {"at", json_of(at)},
            {"value", summary.median},
@@ -59,7 +59,7 @@ void run(const Bench& bench, const Options& options) {
     bench.run(Run(options, sink));
   } catch (const std::exception& error) {
     // One bench that fails (memory, a refused system call) does not take the others with it.
-    write({{"record", "skipped"}, {"bench", bench.name}, {"reason", error.what()}});
+    emit({{"record", "skipped"}, {"bench", bench.name}, {"reason", error.what()}});
   }
 }
 
@@ -83,7 +83,7 @@ int measure(const MeasureOptions& options) {
   }
   std::erase_if(benches, [&](const Bench& bench) { return !wanted(bench, options.only); });
   const double begin = now();
-  write({{"record", "env"},
+  emit({{"record", "env"},
          {"schema", "offsim.measured/1"},
          {"date", utc_now()},
          {"quick", options.bench.quick},
@@ -94,7 +94,7 @@ int measure(const MeasureOptions& options) {
                  std::string(benches[i].name).c_str());
     run(benches[i], options.bench);
   }
-  write({{"record", "end"}, {"seconds", now() - begin}});
+  emit({{"record", "end"}, {"seconds", now() - begin}});
   if (std::ferror(stdout) != 0) {
     std::fprintf(stderr, "standard output cannot be written\n");
     return 1;

@@ -18,9 +18,9 @@ namespace offsim::kernels {
 namespace {
 
 constexpr std::int64_t kKiB = std::int64_t{1} << 10;
-constexpr std::int64_t kMiB = std::int64_t{1} << 20;
+constexpr std::int64_t kMebibyte = std::int64_t{1} << 20;
 constexpr std::int64_t kPage = 4096;
-constexpr std::int64_t kFillBlock = 8 * kMiB;
+constexpr std::int64_t kFillBlock = 8 * kMebibyte;
 
 enum class Op : std::uint8_t { kRead, kWrite, kMixed };
 constexpr std::array kOps{Op::kRead, Op::kWrite, Op::kMixed};
@@ -43,8 +43,8 @@ Mapping touched(std::int64_t bytes, bool random) {
 class Drive {
  public:
   Drive(const Run& run, double fill_seconds)
-      : file_(run.options().file), random_(touched(64 * kMiB, true)) {
-    constexpr std::int64_t kQuick = 1024 * kMiB, kFull = 8192 * kMiB;
+      : file_(run.options().file), random_(touched(64 * kMebibyte, true)) {
+    constexpr std::int64_t kQuick = 1024 * kMebibyte, kFull = 8192 * kMebibyte;
     fill(scratch_bytes(run.options().file, run.options().file_bytes, run.quick() ? kQuick : kFull),
          fill_seconds);
     verify();
@@ -222,9 +222,9 @@ double drive_point(const Run& run, Drive& drive, const Load& load) {
 void drive(const Run& run) {
   Drive drive(run, run.quick() ? 4 : 20);
   for (const Op op : kOps) {
-    Load best{op, kMiB, 1, 4};
+    Load best{op, kMebibyte, 1, 4};
     double most = 0;
-    for (const std::int64_t block : {128 * kKiB, kMiB, 8 * kMiB}) {
+    for (const std::int64_t block : {128 * kKiB, kMebibyte, 8 * kMebibyte}) {
       for (const int depth : {1, 8, 32}) {
         const double rate = drive_point(run, drive, {op, block, depth, 1});
         if (rate > most) {
@@ -262,7 +262,7 @@ void drive_space(const Run& run) {
 void drive_sustained(const Run& run) {
   constexpr int kSeconds = 10, kDepth = 8;
   Drive drive(run, 10);
-  auto done = run_load(drive, {Op::kWrite, 8 * kMiB, kDepth, 1}, kSeconds);
+  auto done = run_load(drive, {Op::kWrite, 8 * kMebibyte, kDepth, 1}, kSeconds);
   const double from = done.back().time * 2 / 3;
   std::erase_if(done, [&](const Done& one) { return one.time < from; });
   run.point({{"op", "write"}, {"seconds", kSeconds}}, rates(done, kDepth), Unit::kBytesPerSecond);

@@ -1,6 +1,6 @@
 #include "sim/calibrate/fits.h"
 
-#include <Eigen/Dense>
+#include <Eigen/QR>
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,6 +1,6 @@
 #include "sim/machine/correction.h"
 
-#include <Eigen/Dense>
+#include <Eigen/QR>
 #include <algorithm>
 #include <cmath>
 

@@ -41,14 +41,14 @@ class FakeDevice final : public Device {
     }
   }
   void launch(std::uint32_t stream, std::uint32_t, std::size_t) override {
-    queue(stream, [this] { sleep(); });
+    queue(stream, [] { sleep(); });
   }
   void copy_to_gpu(std::uint32_t stream, const std::byte*, std::int64_t bytes) override {
-    queue(stream, [this] { sleep(); });
+    queue(stream, [] { sleep(); });
     copied_ += bytes;
   }
   void copy_to_host(std::uint32_t stream, std::byte* to, std::int64_t bytes) override {
-    queue(stream, [this, to, bytes] {
+    queue(stream, [to, bytes] {
       std::fill_n(to, bytes, std::byte{1});
       sleep();
     });
