@@ -9,7 +9,7 @@
 
 #include "tests/base/message_of.h"
 
-namespace offsim {
+namespace offsim::config_test {
 namespace {
 
 Node yaml(const std::string& text) { return parse_document(text, "f", Syntax::kYaml); }
@@ -201,4 +201,4 @@ TEST(ToInteger, ReachesBothEnds) {
 }
 
 }  // namespace
-}  // namespace offsim
+}  // namespace offsim::config_test

@@ -9,7 +9,7 @@
 #include "sim/base/config.h"
 #include "tests/base/message_of.h"
 
-namespace offsim {
+namespace offsim::document_test {
 namespace {
 
 Place at(int line, int column) { return {"f", line, column}; }
@@ -384,4 +384,4 @@ RC_GTEST_PROP(Document, JsonReadAsYamlIsTheSame, ()) {
 }
 
 }  // namespace
-}  // namespace offsim
+}  // namespace offsim::document_test

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace offsim {
+namespace offsim::error_test {
 namespace {
 
 TEST(InputError, ReadsPlaceWrongExpected) {
@@ -48,4 +48,4 @@ TEST(SimAssert, NamesConditionAndReason) {
 }
 
 }  // namespace
-}  // namespace offsim
+}  // namespace offsim::error_test

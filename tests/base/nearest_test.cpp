@@ -4,7 +4,7 @@
 
 #include "sim/base/config.h"
 
-namespace offsim {
+namespace offsim::nearest_test {
 namespace {
 
 const std::vector<std::string> kPlans = {"megatrain", "zero2-offload", "zero3-offload",
@@ -57,4 +57,4 @@ RC_GTEST_PROP(Nearest, OneEditAlwaysLeadsBack, ()) {
 }
 
 }  // namespace
-}  // namespace offsim
+}  // namespace offsim::nearest_test

@@ -11,7 +11,7 @@
 
 #include "tests/base/message_of.h"
 
-namespace offsim {
+namespace offsim::quantity_test {
 namespace {
 
 const Place kHere = {"f", 1, 2};
@@ -216,4 +216,4 @@ RC_GTEST_PROP(WithCommas, LosesNoDigit, (std::int32_t n)) {
 }
 
 }  // namespace
-}  // namespace offsim
+}  // namespace offsim::quantity_test

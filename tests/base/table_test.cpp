@@ -5,7 +5,7 @@
 
 #include "sim/base/error.h"
 
-namespace offsim {
+namespace offsim::table_test {
 namespace {
 
 Table sample() {
@@ -49,4 +49,4 @@ TEST(Table, RefusesACellWithoutColumn) {
 }
 
 }  // namespace
-}  // namespace offsim
+}  // namespace offsim::table_test

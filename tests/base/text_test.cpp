@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-namespace offsim {
+namespace offsim::text_test {
 namespace {
 
 TEST(Printable, KeepsTextAndHidesTheRest) {
@@ -41,4 +41,4 @@ RC_GTEST_PROP(Printable, IsShortAndPrintable, (const std::string& text)) {
 }
 
 }  // namespace
-}  // namespace offsim
+}  // namespace offsim::text_test

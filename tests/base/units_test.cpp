@@ -5,7 +5,7 @@
 
 #include <type_traits>
 
-namespace offsim {
+namespace offsim::units_test {
 namespace {
 
 template <class A, class B>
@@ -54,4 +54,4 @@ TEST(Units, RoundUpIsTight) {
 }
 
 }  // namespace
-}  // namespace offsim
+}  // namespace offsim::units_test

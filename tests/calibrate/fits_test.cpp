@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace offsim::calibrate {
+namespace offsim::calibrate::fits_test {
 namespace {
 
 TEST(Fits, ALineGivesBackItsStartAndRate) {
@@ -65,4 +65,4 @@ TEST(Fits, TheMedianOfAnEvenNumberIsBetweenTheMiddleTwo) {
 }
 
 }  // namespace
-}  // namespace offsim::calibrate
+}  // namespace offsim::calibrate::fits_test

@@ -10,7 +10,7 @@
 #include "sim/calibrate/drift.h"
 #include "sim/machine/cost.h"
 
-namespace offsim::calibrate {
+namespace offsim::calibrate::machine_file_test {
 namespace {
 
 constexpr const char* kHost =
@@ -179,4 +179,4 @@ TEST(Drift, SlowerThanItsNoiseHasDrifted) {
 }
 
 }  // namespace
-}  // namespace offsim::calibrate
+}  // namespace offsim::calibrate::machine_file_test

@@ -6,7 +6,7 @@
 
 #include "tests/cli/program.h"
 
-namespace offsim::cli {
+namespace offsim::cli::bad_input_test {
 namespace {
 
 using testing::HasSubstr;
@@ -438,4 +438,4 @@ TEST_F(BadInput, FilesOfGraphs) {
 }
 
 }  // namespace
-}  // namespace offsim::cli
+}  // namespace offsim::cli::bad_input_test

@@ -3,7 +3,7 @@
 
 #include "tests/cli/program.h"
 
-namespace offsim::cli {
+namespace offsim::cli::calibrate_test {
 namespace {
 
 using testing::HasSubstr;
@@ -101,4 +101,4 @@ TEST(Calibrate, ThisMachineIsMeasuredAndPredictedOn) {
 }
 
 }  // namespace
-}  // namespace offsim::cli
+}  // namespace offsim::cli::calibrate_test

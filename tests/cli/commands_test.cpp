@@ -9,7 +9,7 @@
 #include "sim/study/catalog.h"
 #include "tests/cli/program.h"
 
-namespace offsim::cli {
+namespace offsim::cli::commands_test {
 namespace {
 
 using nlohmann::json;
@@ -395,4 +395,4 @@ TEST(Dag, PrintsFinishTimes) {
 }
 
 }  // namespace
-}  // namespace offsim::cli
+}  // namespace offsim::cli::commands_test

@@ -5,7 +5,7 @@
 
 #include "tests/cli/program.h"
 
-namespace offsim::cli {
+namespace offsim::cli::nothing_ignored_test {
 namespace {
 
 using testing::ElementsAre;
@@ -171,4 +171,4 @@ TEST(Names, DoNotSpeakToTheTerminal) {
 }
 
 }  // namespace
-}  // namespace offsim::cli
+}  // namespace offsim::cli::nothing_ignored_test

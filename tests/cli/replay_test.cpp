@@ -6,7 +6,7 @@
 
 #include "tests/cli/program.h"
 
-namespace offsim::cli {
+namespace offsim::cli::replay_test {
 namespace {
 
 using nlohmann::json;
@@ -126,4 +126,4 @@ TEST_F(Replay, BadQuestionsAreRefused) {
 }
 
 }  // namespace
-}  // namespace offsim::cli
+}  // namespace offsim::cli::replay_test

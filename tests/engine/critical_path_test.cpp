@@ -7,7 +7,7 @@
 
 #include "tests/engine/random_graph.h"
 
-namespace offsim::engine {
+namespace offsim::engine::critical_path_test {
 namespace {
 
 using testing::ElementsAre;
@@ -125,4 +125,4 @@ RC_GTEST_PROP(PathProperty, SegmentsFollowEachOtherAndSumToTheWindow, ()) {
 }
 
 }  // namespace
-}  // namespace offsim::engine
+}  // namespace offsim::engine::critical_path_test

@@ -10,7 +10,7 @@
 #include "sim/base/error.h"
 #include "sim/engine/simulate.h"
 
-namespace offsim::engine {
+namespace offsim::engine::dag_file_test {
 namespace {
 
 using testing::ElementsAre;
@@ -160,4 +160,4 @@ TEST_F(DagFile, WhatIsNoFileIsRefused) {
 }
 
 }  // namespace
-}  // namespace offsim::engine
+}  // namespace offsim::engine::dag_file_test

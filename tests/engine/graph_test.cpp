@@ -9,7 +9,7 @@
 #include "sim/base/error.h"
 #include "sim/engine/graph_tools.h"
 
-namespace offsim::engine {
+namespace offsim::engine::graph_test {
 namespace {
 
 using testing::ElementsAre;
@@ -139,4 +139,4 @@ TEST_F(Graph, IsDrawnWithItsTimes) {
 }
 
 }  // namespace
-}  // namespace offsim::engine
+}  // namespace offsim::engine::graph_test

@@ -6,7 +6,7 @@
 
 #include "sim/base/error.h"
 
-namespace offsim::engine {
+namespace offsim::engine::memory_test {
 namespace {
 
 using testing::ElementsAre;
@@ -165,4 +165,4 @@ TEST_F(Memory, FreeingUnderAnotherTagIsABug) {
 }
 
 }  // namespace
-}  // namespace offsim::engine
+}  // namespace offsim::engine::memory_test

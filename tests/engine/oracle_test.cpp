@@ -10,7 +10,7 @@
 #include "sim/engine/dag_file.h"
 #include "sim/engine/simulate.h"
 
-namespace offsim::engine {
+namespace offsim::engine::oracle_test {
 namespace {
 
 std::vector<std::filesystem::path> cases() {
@@ -50,4 +50,4 @@ INSTANTIATE_TEST_SUITE_P(Folder, Oracle, testing::ValuesIn(cases()),
                          [](const auto& one) { return one.param.stem().string(); });
 
 }  // namespace
-}  // namespace offsim::engine
+}  // namespace offsim::engine::oracle_test

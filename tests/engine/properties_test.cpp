@@ -11,7 +11,7 @@
 #include "tests/engine/random_graph.h"
 #include "tests/engine/reference.h"
 
-namespace offsim::engine {
+namespace offsim::engine::properties_test {
 namespace {
 
 // Every activity's end is rounded by half a picosecond, and what that shifts is shifted again by
@@ -171,4 +171,4 @@ RC_GTEST_PROP(SimulateProperty, NumbersOfActivitiesDoNotMatter, ()) {
 }
 
 }  // namespace
-}  // namespace offsim::engine
+}  // namespace offsim::engine::properties_test

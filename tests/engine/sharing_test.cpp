@@ -10,7 +10,7 @@
 #include "tests/engine/random_graph.h"
 #include "tests/engine/reference.h"
 
-namespace offsim::engine {
+namespace offsim::engine::sharing_test {
 namespace {
 
 using testing::DoubleEq;
@@ -219,4 +219,4 @@ RC_GTEST_PROP(SharingProperty, IsFeasibleAndNobodyCanGetMore, ()) {
 }
 
 }  // namespace
-}  // namespace offsim::engine
+}  // namespace offsim::engine::sharing_test

@@ -6,7 +6,7 @@
 
 #include "sim/base/error.h"
 
-namespace offsim::engine {
+namespace offsim::engine::simulate_test {
 namespace {
 
 using testing::ElementsAre;
@@ -253,4 +253,4 @@ TEST_F(ResourceUse, IsSpreadOverTheWorkAndNotTheLatency) {
 }
 
 }  // namespace
-}  // namespace offsim::engine
+}  // namespace offsim::engine::simulate_test

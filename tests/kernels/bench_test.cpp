@@ -2,7 +2,7 @@
 
 #include "kernels/python.h"
 
-namespace offsim::kernels {
+namespace offsim::kernels::bench_test {
 namespace {
 
 // Quartiles of 1 to 5 are 2 and 4: half their distance is 1, over a median of 3. Four numbers are
@@ -52,4 +52,4 @@ TEST(Python, AScriptThatFailsOrHangsIsAnErrorOfOneLine) {
 }
 
 }  // namespace
-}  // namespace offsim::kernels
+}  // namespace offsim::kernels::bench_test

@@ -6,7 +6,7 @@
 
 #include "kernels/host/pool.h"
 
-namespace offsim::kernels {
+namespace offsim::kernels::cpu_kernels_test {
 namespace {
 
 TEST(Pool, RunsEachIndexOnceAndNoOther) {
@@ -98,4 +98,4 @@ TEST(CpuKernel, AnUnknownNameIsAnError) {
 }
 
 }  // namespace
-}  // namespace offsim::kernels
+}  // namespace offsim::kernels::cpu_kernels_test

@@ -2,7 +2,7 @@
 
 #include <set>
 
-namespace offsim::kernels {
+namespace offsim::kernels::gpu_list_test {
 namespace {
 
 // A reader of the records tells benches apart by name alone, and `--only link` is one of them.
@@ -30,4 +30,4 @@ TEST(GpuBenches, AreNamedAndSayWhyTheyCannotRun) {
 }
 
 }  // namespace
-}  // namespace offsim::kernels
+}  // namespace offsim::kernels::gpu_list_test

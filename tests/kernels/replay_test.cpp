@@ -9,7 +9,7 @@
 #include "kernels/replay/program.h"
 #include "kernels/replay/replay.h"
 
-namespace offsim::kernels {
+namespace offsim::kernels::replay_test {
 namespace {
 
 using testing::HasSubstr;
@@ -314,4 +314,4 @@ TEST(Replay, SecondsOfTasksAreNumbers) {
 }
 
 }  // namespace
-}  // namespace offsim::kernels
+}  // namespace offsim::kernels::replay_test

@@ -9,7 +9,7 @@
 #include "kernels/storage/engine.h"
 #include "kernels/storage/scratch_file.h"
 
-namespace offsim::kernels {
+namespace offsim::kernels::storage_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -144,4 +144,4 @@ TEST_F(ScratchFiles, TheBenchesLeaveNothing) {
 }
 
 }  // namespace
-}  // namespace offsim::kernels
+}  // namespace offsim::kernels::storage_test

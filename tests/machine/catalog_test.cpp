@@ -9,7 +9,7 @@
 #include "sim/machine/machine.h"
 #include "tests/machine/test_catalog.h"
 
-namespace offsim::machine {
+namespace offsim::machine::catalog_test {
 namespace {
 
 std::vector<std::string> files_of(const std::string& folder) { return test_catalog().list(folder); }
@@ -206,4 +206,4 @@ TEST(Like, ScalesMeasuredSharesByThePeaks) {
 }
 
 }  // namespace
-}  // namespace offsim::machine
+}  // namespace offsim::machine::catalog_test

@@ -4,7 +4,7 @@
 
 #include "tests/machine/test_catalog.h"
 
-namespace offsim::machine {
+namespace offsim::machine::coherent_test {
 namespace {
 
 TEST(Coherent, AreTheLinksOfGraceAndNoOthers) {
@@ -23,4 +23,4 @@ TEST(Coherent, SaysHowLongAPageTakesAndFromWhere) {
 }
 
 }  // namespace
-}  // namespace offsim::machine
+}  // namespace offsim::machine::coherent_test

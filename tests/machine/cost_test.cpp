@@ -14,7 +14,7 @@
 #include "sim/machine/formulas.h"
 #include "tests/machine/test_catalog.h"
 
-namespace offsim::machine {
+namespace offsim::machine::cost_test {
 namespace {
 
 constexpr const char* kMeasured = "h200-16core-vm";
@@ -376,4 +376,4 @@ TEST(Drives, NeedEnoughInFlight) {
 }
 
 }  // namespace
-}  // namespace offsim::machine
+}  // namespace offsim::machine::cost_test

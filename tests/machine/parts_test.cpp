@@ -9,7 +9,7 @@
 #include "sim/machine/topology.h"
 #include "tests/machine/test_catalog.h"
 
-namespace offsim::machine {
+namespace offsim::machine::parts_test {
 namespace {
 
 TEST(Curve, IsLinearInTheLogarithmAndConstantOutside) {
@@ -103,4 +103,4 @@ TEST(Route, AUnifiedGpuReadsTheMemoryItself) {
 }
 
 }  // namespace
-}  // namespace offsim::machine
+}  // namespace offsim::machine::parts_test

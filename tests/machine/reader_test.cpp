@@ -5,7 +5,7 @@
 #include "sim/base/config.h"
 #include "tests/machine/test_catalog.h"
 
-namespace offsim::machine {
+namespace offsim::machine::reader_test {
 namespace {
 
 constexpr const char* kSystem =
@@ -203,4 +203,4 @@ TEST(Reader, APathIsAFileOnDisk) {
 }
 
 }  // namespace
-}  // namespace offsim::machine
+}  // namespace offsim::machine::reader_test

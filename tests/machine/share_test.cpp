@@ -7,7 +7,7 @@
 
 #include "tests/machine/test_catalog.h"
 
-namespace offsim::machine {
+namespace offsim::machine::share_test {
 namespace {
 
 const Edge& edge(const Machine& m, std::string_view name) {
@@ -51,4 +51,4 @@ TEST(Share, OfOneRankIsTheWholeMachine) {
 }
 
 }  // namespace
-}  // namespace offsim::machine
+}  // namespace offsim::machine::share_test

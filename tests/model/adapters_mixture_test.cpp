@@ -7,7 +7,7 @@
 #include "sim/model/work.h"
 #include "tests/model/small_mixtures.h"
 
-namespace offsim::model {
+namespace offsim::model::adapters_mixture_test {
 namespace {
 
 constexpr std::int64_t h = 64, kv = 32, T = 64, rank = 8;
@@ -180,4 +180,4 @@ TEST(FrozenExperts, KeepNoOperandOfTheirWeightsGradients) {
 }
 
 }  // namespace
-}  // namespace offsim::model
+}  // namespace offsim::model::adapters_mixture_test

@@ -6,7 +6,7 @@
 #include "sim/model/work.h"
 #include "tests/model/fixture.h"
 
-namespace offsim::model {
+namespace offsim::model::adapters_test {
 namespace {
 
 using testing::ElementsAre;
@@ -258,4 +258,4 @@ TEST(Quantised, EightBitWeightsAreDequantisedForTheBackwardAlone) {
 }
 
 }  // namespace
-}  // namespace offsim::model
+}  // namespace offsim::model::adapters_test

@@ -8,7 +8,7 @@
 #include "tests/base/message_of.h"
 #include "tests/model/fixture.h"
 
-namespace offsim::model {
+namespace offsim::model::bad_layers_test {
 namespace {
 
 constexpr const char* kAccepted = "(nothing was refused)";
@@ -144,4 +144,4 @@ const Edit kGptOssEdits[] = {
 INSTANTIATE_TEST_SUITE_P(Edits, BadGptOss, testing::ValuesIn(kGptOssEdits));
 
 }  // namespace
-}  // namespace offsim::model
+}  // namespace offsim::model::bad_layers_test

@@ -8,7 +8,7 @@
 
 #include "tests/model/fixture.h"
 
-namespace offsim::model {
+namespace offsim::model::config_errors_test {
 namespace {
 
 std::string message(const std::string& text, Syntax syntax = Syntax::kJson) {
@@ -276,4 +276,4 @@ INSTANTIATE_TEST_SUITE_P(Files, Refused,
                                          std::pair("t5-3b", "t5")));
 
 }  // namespace
-}  // namespace offsim::model
+}  // namespace offsim::model::config_errors_test

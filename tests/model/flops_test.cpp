@@ -7,7 +7,7 @@
 #include "sim/model/tensors.h"
 #include "tests/model/fixture.h"
 
-namespace offsim::model {
+namespace offsim::model::flops_test {
 namespace {
 
 constexpr double kGiga = 1e9;
@@ -133,4 +133,4 @@ RC_GTEST_PROP(ConventionsProperty, LinearFlopsAreTwoPerMatrixElement, ()) {
 }
 
 }  // namespace
-}  // namespace offsim::model
+}  // namespace offsim::model::flops_test

@@ -13,7 +13,7 @@
 #include "tests/model/fixture.h"
 #include "tests/model/small_mixtures.h"
 
-namespace offsim::model {
+namespace offsim::model::layers_test {
 namespace {
 
 using testing::ElementsAre;
@@ -283,4 +283,4 @@ TEST(SmallGptOss, HoldsAllScoresThreeTimes) {
 }
 
 }  // namespace
-}  // namespace offsim::model
+}  // namespace offsim::model::layers_test

@@ -9,7 +9,7 @@
 #include "tests/model/fixture.h"
 #include "tests/model/profiles.h"
 
-namespace offsim::model {
+namespace offsim::model::mixture_test {
 namespace {
 
 std::vector<Case> cases(bool checkpointing, const std::string& mode = "") {
@@ -112,4 +112,4 @@ TEST(Mixture, ActiveParametersAreThePublishedOnes) {
 }
 
 }  // namespace
-}  // namespace offsim::model
+}  // namespace offsim::model::mixture_test

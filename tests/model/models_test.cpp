@@ -8,7 +8,7 @@
 #include "sim/model/tensors.h"
 #include "tests/model/fixture.h"
 
-namespace offsim::model {
+namespace offsim::model::models_test {
 namespace {
 
 struct Model {
@@ -108,4 +108,4 @@ TEST(ModelsFolder, HoldsNoFileWithoutAKnownCount) {
 }
 
 }  // namespace
-}  // namespace offsim::model
+}  // namespace offsim::model::models_test

@@ -7,7 +7,7 @@
 #include "sim/model/tensors.h"
 #include "tests/model/fixture.h"
 
-namespace offsim::model {
+namespace offsim::model::shape_test {
 namespace {
 
 Shape parse(const std::string& text) {
@@ -223,4 +223,4 @@ TEST(Name, OfAConfigJsonIsItsFolders) {
 }
 
 }  // namespace
-}  // namespace offsim::model
+}  // namespace offsim::model::shape_test

@@ -7,7 +7,7 @@
 
 #include "tests/model/fixture.h"
 
-namespace offsim::model {
+namespace offsim::model::tensors_test {
 namespace {
 
 using testing::ElementsAre;
@@ -152,4 +152,4 @@ RC_GTEST_PROP(TensorsProperty, AddUpToTheFormula, ()) {
 }
 
 }  // namespace
-}  // namespace offsim::model
+}  // namespace offsim::model::tensors_test

@@ -12,7 +12,7 @@
 #include "tests/model/fixture.h"
 #include "tests/model/profiles.h"
 
-namespace offsim::model {
+namespace offsim::model::work_test {
 namespace {
 
 std::vector<Case> cases(bool checkpointing) {
@@ -190,4 +190,4 @@ TEST(ElementwiseWork, SharesItsBytesAmongItsLaunches) {
 }
 
 }  // namespace
-}  // namespace offsim::model
+}  // namespace offsim::model::work_test

@@ -12,7 +12,7 @@
 #include "tests/plans/held.h"
 #include "tests/plans/on_paper.h"
 
-namespace offsim::plans {
+namespace offsim::plans::activation_offload_test {
 namespace {
 
 using Kind = ActivationOffload;
@@ -204,4 +204,4 @@ TEST(EveryPlan, OffloadsActivationsOrSaysWhyNot) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::activation_offload_test

@@ -13,7 +13,7 @@
 #include "tests/plans/held.h"
 #include "tests/plans/on_paper.h"
 
-namespace offsim::plans {
+namespace offsim::plans::adapters_test {
 namespace {
 
 constexpr std::int64_t kOfLayer = 3'584, kTrained = 2 * kOfLayer, kFrozen = Tiny::all;
@@ -269,4 +269,4 @@ TEST(ADrive, HasNoAdapters) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::adapters_test

@@ -13,7 +13,7 @@
 
 #include "tests/plans/jobs.h"
 
-namespace offsim::plans {
+namespace offsim::plans::bytes_test {
 namespace {
 
 // What of a step crosses the link.
@@ -162,4 +162,4 @@ TEST_P(Accumulation, OfMegatrainExecutesThreeForwards) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::bytes_test

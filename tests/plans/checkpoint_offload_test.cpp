@@ -10,7 +10,7 @@
 #include "tests/plans/held.h"
 #include "tests/plans/on_paper.h"
 
-namespace offsim::plans {
+namespace offsim::plans::checkpoint_offload_test {
 namespace {
 
 using testing::Contains;
@@ -231,4 +231,4 @@ TEST(CpuCheckpointing, FreesNothingOfOneMemory) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::checkpoint_offload_test

@@ -6,7 +6,7 @@
 
 #include "tests/plans/jobs.h"
 
-namespace offsim::plans {
+namespace offsim::plans::checks_test {
 namespace {
 
 using testing::ElementsAre;
@@ -50,4 +50,4 @@ TEST(Megatrain, WarnsOfBlocksLongerThanTheModel) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::checks_test

@@ -8,7 +8,7 @@
 #include "tests/base/message_of.h"
 #include "tests/plans/on_paper.h"
 
-namespace offsim::plans {
+namespace offsim::plans::coherent_offload_test {
 namespace {
 
 using testing::HasSubstr;
@@ -132,4 +132,4 @@ TEST(CoherentRefuses, StatesThatAreNotFp32OverSixteenBits) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::coherent_offload_test

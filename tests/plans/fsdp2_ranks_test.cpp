@@ -10,7 +10,7 @@
 #include "tests/plans/calls.h"
 #include "tests/plans/held.h"
 
-namespace offsim::plans {
+namespace offsim::plans::fsdp2_ranks_test {
 namespace {
 
 constexpr int kLayerTensors = 9, kRootTensors = 3;
@@ -160,4 +160,4 @@ TEST_F(Fsdp2RanksWaits, BackwardPrefetchesTheLayerBefore) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::fsdp2_ranks_test

@@ -11,7 +11,7 @@
 #include "tests/plans/held.h"
 #include "tests/plans/on_paper.h"
 
-namespace offsim::plans {
+namespace offsim::plans::fsdp2_test {
 namespace {
 
 constexpr std::int64_t kRoot = Tiny::embedding + Tiny::head;
@@ -282,4 +282,4 @@ TEST(Fsdp2Waits, AccumulationFaultsNewPages) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::fsdp2_test

@@ -7,7 +7,7 @@
 
 #include "tests/plans/visits.h"
 
-namespace offsim::plans {
+namespace offsim::plans::gather_window_test {
 namespace {
 
 using runtime::HostTask;
@@ -204,4 +204,4 @@ TEST(WindowRelease, WaitsForTheStreamThatUsesTheParameter) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::gather_window_test

@@ -11,7 +11,7 @@
 #include "tests/plans/held.h"
 #include "tests/plans/invariants.h"
 
-namespace offsim::plans {
+namespace offsim::plans::layers_test {
 namespace {
 
 constexpr std::int64_t kDense = 25'768, kSparse = 41'640;  // parameters of a layer
@@ -133,4 +133,4 @@ TEST(Sinks, NeedNoWarningAboutTheirWindows) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::layers_test

@@ -6,9 +6,10 @@
 
 #include "sim/base/error.h"
 #include "tests/base/message_of.h"
+#include "tests/plans/held.h"
 #include "tests/plans/jobs.h"
 
-namespace offsim::plans {
+namespace offsim::plans::memascend_test {
 namespace {
 
 using testing::Contains;
@@ -47,10 +48,6 @@ std::string program_text(const Job& of) {
   std::ostringstream out;
   runtime::write_program(recorded(of), out);
   return out.str();
-}
-
-std::int64_t peak(const Job& of, std::string_view pool) {
-  return study::predict(of).pool(pool)->peak.value;
 }
 
 TEST(MemascendTheShape, HasTheParametersOfItsComment) {
@@ -172,4 +169,4 @@ TEST(MemascendWarned, IsOfWhatDoesNothing) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::memascend_test

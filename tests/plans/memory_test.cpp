@@ -10,7 +10,7 @@
 
 #include "tests/plans/held.h"
 
-namespace offsim::plans {
+namespace offsim::plans::memory_test {
 namespace {
 
 TEST(TheTinyModel, HasTheParametersOfItsComment) {
@@ -315,4 +315,4 @@ TEST_P(EveryPlan, HoldsNoMoreAfterMoreSteps) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::memory_test

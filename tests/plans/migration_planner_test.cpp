@@ -20,6 +20,9 @@ bool operator==(const Migration& a, const Migration& b) {
          a.back == b.back;
 }
 
+}  // namespace offsim::plans
+
+namespace offsim::plans::migration_planner_test {
 namespace {
 
 using testing::ElementsAre;
@@ -233,4 +236,4 @@ RC_GTEST_PROP(Migrations, UseNoMoreTimeAndRoomThanATargetHas, ()) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::migration_planner_test

@@ -6,7 +6,7 @@
 #include "tests/base/message_of.h"
 #include "tests/plans/invariants.h"
 
-namespace offsim::plans {
+namespace offsim::plans::mixture_test {
 namespace {
 
 model::Shape mixture() {
@@ -147,4 +147,4 @@ TEST(Experts, AreRefusedWhereNoSystemRunsThem) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::mixture_test

@@ -8,7 +8,7 @@
 #include "tests/base/message_of.h"
 #include "tests/plans/on_paper.h"
 
-namespace offsim::plans {
+namespace offsim::plans::mlx_test {
 namespace {
 
 using testing::HasSubstr;
@@ -170,4 +170,4 @@ TEST(MlxRefuses, AWiredLimitAboveTheWorkingSet) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::mlx_test

@@ -10,7 +10,7 @@
 #include "tests/plans/on_paper.h"
 #include "tests/plans/visits.h"
 
-namespace offsim::plans {
+namespace offsim::plans::nvme_test {
 namespace {
 
 using testing::ElementsAre;
@@ -338,4 +338,4 @@ TEST(DriveRefuses, AParameterLargerThanItsBuffer) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::nvme_test

@@ -11,7 +11,7 @@
 #include "tests/base/message_of.h"
 #include "tests/plans/jobs.h"
 
-namespace offsim::plans {
+namespace offsim::plans::options_test {
 namespace {
 
 using testing::HasSubstr;
@@ -376,4 +376,4 @@ TEST(Registry, SaysOfEveryPlanAndOptionWhatItIs) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::options_test

@@ -6,7 +6,7 @@
 
 #include "tests/plans/invariants.h"
 
-namespace offsim::plans {
+namespace offsim::plans::properties_test {
 namespace {
 
 bool coin() { return *rc::gen::arbitrary<bool>(); }
@@ -320,4 +320,4 @@ RC_GTEST_PROP(PlanProperty, CheckpointingNeverNeedsMoreGpuMemoryForManyLayers, (
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::properties_test

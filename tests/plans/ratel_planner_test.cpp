@@ -5,7 +5,7 @@
 
 #include "sim/plans/ratel_planner.h"
 
-namespace offsim::plans {
+namespace offsim::plans::ratel_planner_test {
 namespace {
 
 using testing::ElementsAre;
@@ -157,4 +157,4 @@ RC_GTEST_PROP(OrderedSwap, StaysInTheHost, ()) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::ratel_planner_test

@@ -7,7 +7,7 @@
 #include "tests/plans/activities.h"
 #include "tests/plans/on_paper.h"
 
-namespace offsim::plans {
+namespace offsim::plans::ratel_test {
 namespace {
 
 using testing::ElementsAre;
@@ -204,4 +204,4 @@ TEST(RatelSpills, TheFirstBlocksWhenTheHostIsFull) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::ratel_test

@@ -6,7 +6,7 @@
 
 #include "tests/plans/on_paper.h"
 
-namespace offsim::plans {
+namespace offsim::plans::schedule_test {
 namespace {
 
 // --- native
@@ -183,4 +183,4 @@ TEST(Megatrain, BoundByTheLinkIsSixCopies) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::schedule_test

@@ -7,7 +7,7 @@
 #include "sim/engine/critical_path.h"
 #include "tests/plans/calls.h"
 
-namespace offsim::plans {
+namespace offsim::plans::sequence_test {
 namespace {
 
 using runtime::Call;
@@ -238,4 +238,4 @@ TEST(CriticalPath, OfMegatrainEndsWithTheOptimizerOfTheHost) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::sequence_test

@@ -5,7 +5,7 @@
 #include "sim/study/catalog.h"
 #include "tests/plans/invariants.h"
 
-namespace offsim::plans {
+namespace offsim::plans::smoke_test {
 namespace {
 
 std::vector<std::string> machines() {
@@ -74,4 +74,4 @@ TEST(Prediction, IsTheSameTwice) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::smoke_test

@@ -8,7 +8,7 @@
 #include "sim/plans/tensor_lifetimes.h"
 #include "tests/plans/held.h"
 
-namespace offsim::plans {
+namespace offsim::plans::tensor_lifetimes_test {
 namespace {
 
 using testing::ElementsAre;
@@ -132,4 +132,4 @@ TEST(ResidentBytes, PeakAsNativeDoesButForGradientsOfALayer) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::tensor_lifetimes_test

@@ -8,7 +8,7 @@
 #include "tests/plans/held.h"
 #include "tests/plans/on_paper.h"
 
-namespace offsim::plans {
+namespace offsim::plans::teraio_test {
 namespace {
 
 Workload few(std::int64_t accumulation = 1, Checkpointing checkpointing = Checkpointing::kNone) {
@@ -315,4 +315,4 @@ TEST(TeraioRefuses, StepsThatItsPlannerWouldTakeLongFor) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::teraio_test

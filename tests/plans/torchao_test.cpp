@@ -13,7 +13,7 @@
 #include "tests/plans/held.h"
 #include "tests/plans/on_paper.h"
 
-namespace offsim::plans {
+namespace offsim::plans::torchao_test {
 namespace {
 
 constexpr std::int64_t kSmallOfLayer = 2 * 32 * 64 + 2 * 64;
@@ -232,4 +232,4 @@ TEST(TorchaoRefuses, OffloadedGradientsThatAccumulate) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::torchao_test

@@ -6,7 +6,7 @@
 
 #include "tests/plans/activities.h"
 
-namespace offsim::plans {
+namespace offsim::plans::waits_test {
 namespace {
 
 constexpr Workload kShort{.micro_batch = 1, .sequence = 16};
@@ -101,4 +101,4 @@ TEST(Zero2Waits, WithoutOverlapLayersAndBucketsAreInLine) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::waits_test

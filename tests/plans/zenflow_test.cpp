@@ -9,7 +9,7 @@
 #include "tests/plans/held.h"
 #include "tests/plans/on_paper.h"
 
-namespace offsim::plans {
+namespace offsim::plans::zenflow_test {
 namespace {
 
 using testing::ElementsAre;
@@ -236,4 +236,4 @@ TEST(ZenFlowWarns, OfWhatTheReportedStepDoesNotShow) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::zenflow_test

@@ -5,7 +5,7 @@
 #include "tests/plans/activities.h"
 #include "tests/plans/on_paper.h"
 
-namespace offsim::plans {
+namespace offsim::plans::zero2_paper_test {
 namespace {
 
 Job delayed(const Workload& workload, const machine::Machine& machine = paper_machine(),
@@ -115,4 +115,4 @@ TEST(DelayedWaits, AdamStartsWhenTheLastGradientHasArrived) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::zero2_paper_test

@@ -17,7 +17,7 @@
 
 #include "tests/plans/calls.h"
 
-namespace offsim::plans {
+namespace offsim::plans::zero3_bytes_test {
 namespace {
 
 // As shape_of_large_matrices, with a head that is larger than the layers: from one use of its layer
@@ -229,4 +229,4 @@ TEST(Zero3Persistent, ParametersComeOnceAStep) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::zero3_bytes_test

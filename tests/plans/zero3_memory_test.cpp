@@ -11,7 +11,7 @@
 #include "sim/plans/stage3.h"
 #include "tests/plans/held.h"
 
-namespace offsim::plans {
+namespace offsim::plans::zero3_memory_test {
 namespace {
 
 using testing::ElementsAre;
@@ -362,4 +362,4 @@ TEST(Llama7B, MovesWhatIsWorkedOut) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::zero3_memory_test

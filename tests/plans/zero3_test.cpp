@@ -9,7 +9,7 @@
 #include "tests/plans/calls.h"
 #include "tests/plans/on_paper.h"
 
-namespace offsim::plans {
+namespace offsim::plans::zero3_test {
 namespace {
 
 using testing::ElementsAreArray;
@@ -265,4 +265,4 @@ TEST(Zero3Waits, TwinFlowsGpuIsBesideTheCpu) {
 }
 
 }  // namespace
-}  // namespace offsim::plans
+}  // namespace offsim::plans::zero3_test

@@ -11,7 +11,7 @@
 #include "sim/report/text.h"
 #include "tests/report/fixture.h"
 
-namespace offsim::report {
+namespace offsim::report::comparison_test {
 namespace {
 
 using testing::HasSubstr;
@@ -287,4 +287,4 @@ TEST(ComparisonText, SaysWhenThereIsNothing) {
 }
 
 }  // namespace
-}  // namespace offsim::report
+}  // namespace offsim::report::comparison_test

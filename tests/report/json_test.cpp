@@ -9,7 +9,7 @@
 
 #include "tests/report/fixture.h"
 
-namespace offsim::report {
+namespace offsim::report::json_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -249,4 +249,4 @@ TEST(ComparisonJson, IsAListWithNothingInIt) {
 }
 
 }  // namespace
-}  // namespace offsim::report
+}  // namespace offsim::report::json_test

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-namespace offsim::report {
+namespace offsim::report::layout_test {
 namespace {
 
 using testing::ElementsAre;
@@ -94,4 +94,4 @@ TEST(Colour, IsThereOnlyWhenAskedFor) {
 }
 
 }  // namespace
-}  // namespace offsim::report
+}  // namespace offsim::report::layout_test

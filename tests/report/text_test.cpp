@@ -10,7 +10,7 @@
 #include "sim/report/layout.h"
 #include "tests/report/fixture.h"
 
-namespace offsim::report {
+namespace offsim::report::text_test {
 namespace {
 
 using testing::EndsWith;
@@ -243,4 +243,4 @@ INSTANTIATE_TEST_SUITE_P(Catalog, RealPredictions,
                                          Asked{"gpt2", "workstation-3090", "native", 1}));
 
 }  // namespace
-}  // namespace offsim::report
+}  // namespace offsim::report::text_test

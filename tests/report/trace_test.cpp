@@ -17,7 +17,7 @@
 #include "sim/runtime/recorder.h"
 #include "tests/report/fixture.h"
 
-namespace offsim::report {
+namespace offsim::report::trace_test {
 namespace {
 
 using Json = nlohmann::json;
@@ -360,4 +360,4 @@ TEST(Trace, IsJsonWhateverAFileIsCalled) {
 }
 
 }  // namespace
-}  // namespace offsim::report
+}  // namespace offsim::report::trace_test

@@ -5,7 +5,7 @@
 
 #include "tests/runtime/simulated.h"
 
-namespace offsim::runtime {
+namespace offsim::runtime::background_test {
 namespace {
 
 constexpr double kExact = 1e-3;
@@ -56,4 +56,4 @@ TEST(Background, TakesDramFromCopiesAndNothingFromTheGpu) {
 }
 
 }  // namespace
-}  // namespace offsim::runtime
+}  // namespace offsim::runtime::background_test

@@ -3,7 +3,7 @@
 
 #include "tests/runtime/simulated.h"
 
-namespace offsim::runtime {
+namespace offsim::runtime::collective_test {
 namespace {
 
 constexpr double kExact = 1e-4;
@@ -60,4 +60,4 @@ TEST(Collective, LeavesTheLinkAlone) {
 }
 
 }  // namespace
-}  // namespace offsim::runtime
+}  // namespace offsim::runtime::collective_test

@@ -5,7 +5,7 @@
 
 #include "tests/runtime/simulated.h"
 
-namespace offsim::runtime {
+namespace offsim::runtime::copy_test {
 namespace {
 
 constexpr double kExact = 1e-4;             // us: what rounding to picoseconds may add up to
@@ -283,4 +283,4 @@ RC_GTEST_PROP(CopyProperty, NothingIsFasterThanTheLink, ()) {
 }
 
 }  // namespace
-}  // namespace offsim::runtime
+}  // namespace offsim::runtime::copy_test

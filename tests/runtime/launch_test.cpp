@@ -5,7 +5,7 @@
 #include "sim/runtime/price.h"
 #include "tests/runtime/simulated.h"
 
-namespace offsim::runtime {
+namespace offsim::runtime::launch_test {
 namespace {
 
 constexpr double kExact = 1e-4;  // us: what rounding to picoseconds may add up to
@@ -293,4 +293,4 @@ TEST(Steps, DoNotWaitForEachOther) {
 }
 
 }  // namespace
-}  // namespace offsim::runtime
+}  // namespace offsim::runtime::launch_test

@@ -4,7 +4,7 @@
 
 #include "tests/runtime/simulated.h"
 
-namespace offsim::runtime {
+namespace offsim::runtime::memory_test {
 namespace {
 
 constexpr double kExact = 1e-4;         // us: what rounding to picoseconds may add up to
@@ -178,4 +178,4 @@ TEST(FreshPages, OfAWorkerDoNotHoldTheHost) {
 }
 
 }  // namespace
-}  // namespace offsim::runtime
+}  // namespace offsim::runtime::memory_test

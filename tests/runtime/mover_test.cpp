@@ -5,7 +5,7 @@
 
 #include "tests/runtime/simulated.h"
 
-namespace offsim::runtime {
+namespace offsim::runtime::mover_test {
 namespace {
 
 constexpr double kExact = 1e-4;
@@ -45,4 +45,4 @@ TEST(Mover, ComesAfterWhatTheHostHasDone) {
 }
 
 }  // namespace
-}  // namespace offsim::runtime
+}  // namespace offsim::runtime::mover_test

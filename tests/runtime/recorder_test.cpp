@@ -11,7 +11,7 @@
 #include "sim/base/error.h"
 #include "tests/runtime/simulated.h"
 
-namespace offsim::runtime {
+namespace offsim::runtime::recorder_test {
 namespace {
 
 using testing::ElementsAre;
@@ -161,4 +161,4 @@ TEST(WrittenProgram, IsOneObjectALineInIssueOrder) {
 }
 
 }  // namespace
-}  // namespace offsim::runtime
+}  // namespace offsim::runtime::recorder_test

@@ -5,7 +5,7 @@
 #include "tests/base/message_of.h"
 #include "tests/plans/jobs.h"
 
-namespace offsim::study {
+namespace offsim::study::loader_test {
 namespace {
 
 plans::Job with_loader(std::string_view plan, std::int64_t workers, double bandwidth = 0) {
@@ -37,4 +37,4 @@ TEST(Loader, IsRefusedWhereNothingIsLeft) {
 }
 
 }  // namespace
-}  // namespace offsim::study
+}  // namespace offsim::study::loader_test

@@ -10,7 +10,7 @@
 #include "sim/study/validate.h"
 #include "tests/base/message_of.h"
 
-namespace offsim::study {
+namespace offsim::study::refused_ledger_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -118,4 +118,4 @@ TEST_F(LedgerFile, AnyNameIsJson) {
 }
 
 }  // namespace
-}  // namespace offsim::study
+}  // namespace offsim::study::refused_ledger_test

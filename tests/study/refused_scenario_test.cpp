@@ -5,7 +5,7 @@
 #include "sim/study/scenario.h"
 #include "tests/base/message_of.h"
 
-namespace offsim::study {
+namespace offsim::study::refused_scenario_test {
 namespace {
 
 std::string refusal(const std::string& text) {
@@ -216,4 +216,4 @@ TEST(Catalog, AFileThatIsNotThereIsToldWhereItWasAskedFor) {
 }
 
 }  // namespace
-}  // namespace offsim::study
+}  // namespace offsim::study::refused_scenario_test

@@ -7,7 +7,7 @@
 #include "sim/study/replay.h"
 #include "tests/plans/jobs.h"
 
-namespace offsim::study {
+namespace offsim::study::replay_test {
 namespace {
 
 using runtime::Program;
@@ -161,4 +161,4 @@ TEST(Replay, KeepsSoManyLayers) {
 }
 
 }  // namespace
-}  // namespace offsim::study
+}  // namespace offsim::study::replay_test

@@ -5,7 +5,7 @@
 
 #include "sim/study/predict.h"
 
-namespace offsim::study {
+namespace offsim::study::scenario_test {
 namespace {
 
 std::vector<Case> cases_of(const std::string& text) {
@@ -70,4 +70,4 @@ TEST(Cases, RefuseStepsThatCannotBeSimulated) {
 }
 
 }  // namespace
-}  // namespace offsim::study
+}  // namespace offsim::study::scenario_test

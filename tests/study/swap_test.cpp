@@ -5,7 +5,7 @@
 
 #include "tests/plans/jobs.h"
 
-namespace offsim::study {
+namespace offsim::study::swap_test {
 namespace {
 
 using testing::ElementsAre;
@@ -84,4 +84,4 @@ TEST(Swap, IsAvoidedByTheLargestMicroBatch) {
 }
 
 }  // namespace
-}  // namespace offsim::study
+}  // namespace offsim::study::swap_test

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-namespace offsim::study {
+namespace offsim::study::validate_test {
 namespace {
 
 const Ledger& h200() {
@@ -86,4 +86,4 @@ TEST(Ledger, LeavesRowsThatAFigureWasTakenFromOutOfTheMeans) {
 }
 
 }  // namespace
-}  // namespace offsim::study
+}  // namespace offsim::study::validate_test
