@@ -1,4 +1,4 @@
-// What a replay asks of a GPU. One implementation uses CUDA (cuda_device.cu), one in the tests
+// What a replay asks of a GPU. One implementation uses CUDA (gpu/cuda_device.cpp), one in the tests
 // pretends.
 //
 // Streams are named by their lane. A point is a place in a stream's order with a time stamp: an

@@ -1,4 +1,4 @@
-#include "kernels/replay/cuda_kernels.h"
+#include "kernels/gpu/cuda_kernels.h"
 
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>

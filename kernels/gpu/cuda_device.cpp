@@ -18,7 +18,7 @@
 #include "kernels/gpu/attention.h"
 #include "kernels/gpu/cuda.h"
 #include "kernels/gpu/gemm.h"
-#include "kernels/replay/cuda_kernels.h"
+#include "kernels/gpu/cuda_kernels.h"
 #include "kernels/replay/device.h"
 #include "kernels/replay/host_limits.h"
 
