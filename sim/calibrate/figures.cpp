@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/base/text.h"
+
 namespace offsim::calibrate {
 
 namespace {
@@ -77,22 +79,12 @@ std::string size_text(double bytes) {
   return fmt::format("{} B", whole);
 }
 
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-    }
-    out += c;
-  }
-  return out + "\"";
-}
-
 std::string Figures::source(const Basis& basis) const {
   const std::string how = basis.how.empty() ? "" : ", " + basis.how;
-  return fmt::format(
-      "source: measured, spread: {}, from: {}", percent(std::max(basis.spread, kLeastSpread)),
-      quoted(fmt::format("{}: {}{}, {}", raw_, basis.bench, how, records.environment.day())));
+  return fmt::format("source: measured, spread: {}, from: {}",
+                     percent(std::max(basis.spread, kLeastSpread)),
+                     double_quoted(fmt::format("{}: {}{}, {}", raw_, basis.bench, how,
+                                               records.environment.day())));
 }
 
 void Figures::note(std::string_view name, std::string value, const Basis& basis) {
@@ -110,7 +102,7 @@ std::string Figures::assumed(std::string_view name, const std::string& text,
                              const std::string& reason) {
   fitted_.push_back({std::string(name), text, reason, kAssumedSpread, {}});
   return fmt::format("{{value: {}, source: assumed, spread: {}, from: {}}}", text,
-                     percent(kAssumedSpread), quoted(reason));
+                     percent(kAssumedSpread), double_quoted(reason));
 }
 
 std::string Figures::curve(std::string_view name,
@@ -140,8 +132,8 @@ Section Figures::table(std::string_view name, const std::vector<std::string>& ro
   Section table;
   table.add("source", "measured");
   table.add("spread", percent(std::max(basis.spread, kLeastSpread)));
-  table.add("from", quoted(fmt::format("{}: {}, {}, {}", raw_, basis.bench, basis.how,
-                                       records.environment.day())));
+  table.add("from", double_quoted(fmt::format("{}: {}, {}, {}", raw_, basis.bench, basis.how,
+                                              records.environment.day())));
   std::string lines = "|";
   for (const std::string& row : rows) {
     lines += "\n" + row;

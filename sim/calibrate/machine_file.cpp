@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "sim/base/config.h"
+#include "sim/base/text.h"
 #include "sim/calibrate/figures.h"
 
 namespace offsim::calibrate {
@@ -21,7 +22,7 @@ std::string flow(const Node& node) {
       return "null";
     case Node::Kind::kScalar:
       return node.quoted || node.scalar.find_first_of(":,{}[]#&*!|>'\"%@`\n") != std::string::npos
-                 ? quoted(node.scalar)
+                 ? double_quoted(node.scalar)
                  : node.scalar;
     case Node::Kind::kList: {
       std::string items;
@@ -88,7 +89,7 @@ void take_over(Section& host, const Node& base_host, const std::string& base,
 Section own_accelerator(Figures& figures) {
   const Records& records = figures.records;
   Section out;
-  out.add("name", quoted(records.environment.gpu));
+  out.add("name", double_quoted(records.environment.gpu));
   out.add("vendor", "NVIDIA");
   out.add("multiprocessors", fmt::format("{}", records.environment.multiprocessors));
   double bandwidth = 0;
@@ -127,9 +128,10 @@ class Assembly {
 
   void head() {
     file_.add("title",
-              quoted(e_.gpu.empty()
-                         ? fmt::format("{}, {} cores, measured; GPU of {}", e_.cpu, e_.cores, base_)
-                         : fmt::format("{}, {} cores of {}, measured", e_.gpu, e_.cores, e_.cpu)));
+              double_quoted(
+                  e_.gpu.empty()
+                      ? fmt::format("{}, {} cores, measured; GPU of {}", e_.cpu, e_.cores, base_)
+                      : fmt::format("{}, {} cores of {}, measured", e_.gpu, e_.cores, e_.cpu)));
     file_.add("gpus", fmt::format("{}", std::max<std::int64_t>(e_.gpus, 1)));
     file_.add("framework", flow(*system_.find("framework")));
     if (const Section framework = framework_figures(figures_, whole_.framework);

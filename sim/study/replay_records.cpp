@@ -118,6 +118,11 @@ class RecordReader {
     if (const std::string schema = text(record, "schema"); schema != "offsim.replay/1") {
       refuse(fmt::format("the schema is '{}'", schema), "expected offsim.replay/1");
     }
+    out_.has_hash = record.contains("program_hash");
+    if (out_.has_hash && text(record, "program_hash") != runtime::program_hash(program_)) {
+      refuse("recorded from another program",
+             "expected the records of what --save writes for this model, plan and options");
+    }
     const json& gpu = field(record, "gpu");
     if (gpu.is_object() && gpu.contains("name") && gpu["name"].is_string()) {
       out_.gpu = printable(gpu["name"].get<std::string>());

@@ -97,6 +97,25 @@ TEST(Replay, RecordsAreRead) {
   EXPECT_EQ(replay.spans.at(0).begin, -0.5);
 }
 
+std::string with_hash(const std::string& hash) {
+  return R"({"record":"env","schema":"offsim.replay/1","program_hash":")" + hash +
+         R"(","gpu":null})" + "\n" + kStep + kEnd;
+}
+
+// Lanes and calls of another plan may have the same names and numbers.
+TEST(Replay, RecordsOfAnotherProgramAreRefused) {
+  EXPECT_TRUE(read(with_hash(runtime::program_hash(program()))).has_hash);
+  EXPECT_FALSE(read(kEnv + kStep + kEnd).has_hash);  // older ones
+  try {
+    read(with_hash("4234448ede66ca69"));
+    ADD_FAILURE() << "accepted";
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(),
+                 "r.jsonl:1:1: recorded from another program; expected the records of what --save "
+                 "writes for this model, plan and options");
+  }
+}
+
 TEST(Replay, OtherRecordsAreRefusedInOneLine) {
   const struct {
     std::string text, says;
