@@ -69,12 +69,8 @@ std::string measure(const CalibrateOptions& options, bool quick, std::ostream& e
   if (options.records) {
     return read_file(*options.records);
   }
-  ProgressLine line(options.terminal, err);
-  return run_kernels(
-      find_kernels(options.kernels), arguments_of(options, quick), [&](const KernelsProgress& p) {
-        line.show(fmt::format("\033[Kmeasuring {}: ", printable(p.name, 40)),
-                  static_cast<std::size_t>(p.done + 1), static_cast<std::size_t>(p.total));
-      });
+  return run_kernels(find_kernels(options.kernels), arguments_of(options, quick), "measuring",
+                     options.terminal, err);
 }
 
 // Options of measuring say nothing about records that are there.

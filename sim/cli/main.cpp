@@ -78,6 +78,18 @@ void add_work_flags(CLI::App* app, WorkFlags& work) {
       ->allow_extra_args(false);
 }
 
+// Of a command that asks about one step.
+template <class Options>
+void add_step_flags(CLI::App* app, Options& options) {
+  app->add_option("--model", options.model, "a name of the catalog or a config.json")
+      ->type_name("M");
+  app->add_option("--hardware", options.hardware, "a name of the catalog or a YAML file")
+      ->type_name("H");
+  app->add_option("--plan", options.plan, "a training system: offsim catalog plans")
+      ->type_name("P");
+  add_work_flags(app, options.work);
+}
+
 void add_catalog_flag(CLI::App* app, std::optional<std::string>& catalog) {
   app->add_option("--catalog", catalog, "a folder with hardware/ and models/")->type_name("DIR");
 }
@@ -89,13 +101,7 @@ void add_answer_flags(CLI::App* app, std::optional<std::string>& price, std::str
 
 Command predict_command_line(CLI::App& main, PredictOptions& options) {
   CLI::App* app = main.add_subcommand("predict", "one step of a model on a machine under a plan");
-  app->add_option("--model", options.model, "a name of the catalog or a config.json")
-      ->type_name("M");
-  app->add_option("--hardware", options.hardware, "a name of the catalog or a YAML file")
-      ->type_name("H");
-  app->add_option("--plan", options.plan, "a training system: offsim catalog plans")
-      ->type_name("P");
-  add_work_flags(app, options.work);
+  add_step_flags(app, options);
   add_answer_flags(app, options.price, options.json);
   app->add_option("--tokens", options.tokens, "hours and dollars for so many, such as 10M")
       ->type_name("N");
@@ -198,13 +204,7 @@ Command calibrate_command_line(CLI::App& main, CalibrateOptions& options) {
 
 Command replay_command_line(CLI::App& main, ReplayOptions& options) {
   CLI::App* app = main.add_subcommand("replay", "a plan's step executed on this machine's GPU");
-  app->add_option("--model", options.model, "a name of the catalog or a config.json")
-      ->type_name("M");
-  app->add_option("--hardware", options.hardware, "a name of the catalog or a YAML file")
-      ->type_name("H");
-  app->add_option("--plan", options.plan, "a training system: offsim catalog plans")
-      ->type_name("P");
-  add_work_flags(app, options.work);
+  add_step_flags(app, options);
   app->add_option("--layers", options.layers, "so many layers of the model's")->type_name("N");
   app->add_option("--file", options.file, "a new file, on the drive to be used")->type_name("PATH");
   app->add_option("--kernels", options.kernels, "the program offsim-kernels")->type_name("PATH");
