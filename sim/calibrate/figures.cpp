@@ -15,6 +15,20 @@ constexpr double kLeastSpread = 0.01;  // two runs never agree better
 constexpr double kAssumedSpread = 0.25;
 constexpr std::size_t kWidest = 110;  // characters of a line of points
 
+// "0.496 to 8.91 GB/s", of "495.9 MB/s" and "8.908 GB/s": in the unit of the second.
+std::string range_text(const std::string& first, const std::string& last) {
+  const std::size_t blank = first.find(' '), other = last.find(' ');
+  if (blank == std::string::npos || other == std::string::npos) {
+    return fmt::format("{} to {}", first, last);
+  }
+  const std::string unit = last.substr(other);
+  const double scale = first.substr(blank) == " MB/s" && unit == " GB/s" ? 1e-3 : 1;
+  if (scale == 1 && first.substr(blank) != unit) {
+    return fmt::format("{} to {}", first, last);
+  }
+  return fmt::format("{:.3g} to {:.3g}{}", scale * std::stod(first), std::stod(last), unit);
+}
+
 std::string percent(double share) { return fmt::format("{:.0f} %", std::ceil(share * 100)); }
 
 }  // namespace
@@ -121,7 +135,7 @@ std::string Figures::curve(std::string_view name,
   }
   note(name,
        points.size() == 1 ? points.front().second
-                          : fmt::format("{} to {}", points.front().second, points.back().second),
+                          : range_text(points.front().second, points.back().second),
        basis);
   return fmt::format("{{{},\n      points: [{}]}}", source(basis), lines);
 }

@@ -174,6 +174,10 @@ class Assembly {
     } else if (const Node* const link = system_.find("link")) {
       file_.add("link", flow(*link));
       override_.add("link", measured);
+    } else {
+      left_out_.push_back(fmt::format(
+          "the link was measured and is left out: {} has none; --base names another system",
+          base_));
     }
     if (e_.gpus > 1) {
       keep("uplink");
@@ -201,10 +205,19 @@ class Assembly {
     return {fmt::format("# Made by offsim calibrate from {} of {}. Do not edit: measure again.\n",
                         raw, e_.day()) +
                 file_.text(0),
-            base_, figures_.fitted(), std::move(kept_)};
+            base_, fitted(), std::move(kept_), std::move(left_out_)};
   }
 
  private:
+  // Without the figures of a link that is left out.
+  std::vector<Fitted> fitted() const {
+    std::vector<Fitted> fitted = figures_.fitted();
+    if (!left_out_.empty()) {
+      std::erase_if(fitted, [](const Fitted& f) { return f.name.starts_with("link."); });
+    }
+    return fitted;
+  }
+
   // As the base has it, if it has one.
   void keep(const char* key) {
     if (const Node* const node = system_.find(key)) {
@@ -220,7 +233,7 @@ class Assembly {
   machine::Machine whole_;
   Figures figures_;
   Section file_, override_;
-  std::vector<std::string> kept_;
+  std::vector<std::string> kept_, left_out_;
 };
 
 }  // namespace

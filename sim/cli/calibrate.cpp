@@ -140,7 +140,8 @@ void write_answer(const CalibrateOptions& options, const calibrate::Records& rec
     }
     write_skipped(records, style, out);
   }
-  out << report::paragraph("", fmt::format("wrote {} and {}", options.out, records_path), style)
+  out << report::warnings_text(file.left_out, style)
+      << report::paragraph("", fmt::format("wrote {} and {}", options.out, records_path), style)
       << report::next_text(shell_line({"offsim", "compare", "--model", "llama-3.1-8b", "--hardware",
                                        options.out}),
                            style);

@@ -177,7 +177,7 @@ Command validate_command_line(CLI::App& main, ValidateOptions& options) {
 
 Command calibrate_command_line(CLI::App& main, CalibrateOptions& options) {
   CLI::App* app = main.add_subcommand("calibrate", "measure this machine and write its file");
-  app->add_option("--out", options.out, "the machine file to write; its records go beside it")
+  app->add_option("--out", options.out, "machine file to write; its records go beside it")
       ->type_name("FILE.yaml");
   app->add_option("--check", options.check, "measure again: what has drifted since that file")
       ->type_name("FILE.yaml");
@@ -185,8 +185,7 @@ Command calibrate_command_line(CLI::App& main, CalibrateOptions& options) {
       ->type_name("G,...");
   app->add_flag("--quick", options.quick, "under a minute: fewer sizes and repetitions")
       ->disable_flag_override();
-  app->add_option("--file", options.file,
-                  "on the drive to measure: a new file, removed at the end (no storage benches)")
+  app->add_option("--file", options.file, "a new file on the drive to measure, removed again")
       ->type_name("FILE");
   app->add_option("--file-size", options.file_size, "of that file, at most")->type_name("SIZE");
   app->add_option("--base", options.base, "a system of the catalog for what is not measured")
