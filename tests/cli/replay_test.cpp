@@ -103,7 +103,7 @@ TEST_F(Replay, RecordsOfAnotherProgramAreKnownByItsHash) {
   EXPECT_THAT(same.out, testing::Not(HasSubstr("no hash")));
   const Outcome other = ask(" --measured other.jsonl");
   EXPECT_EQ(other.code, 2);
-  EXPECT_THAT(other.err, HasSubstr("other.jsonl:1:1: recorded from another program; expected"));
+  EXPECT_THAT(other.err, HasSubstr("other.jsonl:1:59: recorded from another program; expected"));
   EXPECT_THAT(ask(" --measured records.jsonl").out,
               HasSubstr("warning: no hash in these records: cannot tell whether they are of this"));
 }
@@ -138,7 +138,7 @@ TEST_F(Replay, WhatCannotRunSaysSoInOneLine) {
   script("killed.sh", "kill -9 $$");
   EXPECT_THAT(ask(" --kernels ./killed.sh").err, HasSubstr("signal 9 ended it"));
   script("silent.sh", "true");
-  EXPECT_THAT(ask(" --kernels ./silent.sh").err, HasSubstr("the records are not whole"));
+  EXPECT_THAT(ask(" --kernels ./silent.sh").err, HasSubstr("the records have no end"));
 }
 
 TEST_F(Replay, BadQuestionsAreRefused) {
@@ -146,7 +146,7 @@ TEST_F(Replay, BadQuestionsAreRefused) {
     std::string more, says;
   } cases[] = {
       {" --measured missing.jsonl", "missing.jsonl: no such file"},
-      {" --measured program.jsonl", "program.jsonl:1:1: the record has no 'record'"},
+      {" --measured program.jsonl", "program.jsonl:1:1: record is missing"},
       {" --measured records.jsonl --save x", "--measured has no effect beside --save"},
       {" --measured records.jsonl --kernels x", "--kernels has no effect beside --measured"},
       {" --measured records.jsonl --file x", "--file has no effect beside --measured"},
