@@ -299,9 +299,6 @@ class CudaDevice final : public Device {
 
   // Heads of two widths as heads of one that take as many operations.
   void plan_attention(std::uint32_t stream, const Kernel& k, Plan& plan) {
-    if (k.type == Kernel::Type::kFp32) {
-      throw std::runtime_error("attention in fp32 is not replayed");
-    }
     const std::int64_t even =
         k.backward ? (3 * k.head_dim + 2 * k.value_dim) / 5 : (k.head_dim + k.value_dim) / 2;
     const gpu::AttentionShape shape{k.batch, k.heads, k.sequence, (even + 7) / 8 * 8, k.backward};

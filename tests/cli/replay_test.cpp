@@ -129,6 +129,15 @@ TEST_F(Replay, AProgramThatHasEndedIsNotWaitedFor) {
   EXPECT_EQ(json::parse(run.out), json::parse(ask(" --measured records.jsonl --json -").out));
 }
 
+TEST_F(Replay, ATerminalSeesHowFarItIs) {
+  script("slow.sh",
+         "echo progress 0 5 memory >&2; sleep 1.2; echo progress 3 5 steps >&2; sleep 0.1; "
+         "cat records.jsonl");
+  EXPECT_THAT(on_terminal("cd '" + folder_.path().string() + "' && offsim " + kAsk +
+                          " --kernels ./slow.sh"),
+              HasSubstr("replaying steps: 4 of 5"));
+}
+
 TEST_F(Replay, WhatCannotRunSaysSoInOneLine) {
   script("no_gpu.sh", "echo 'no GPU: none' >&2; exit 1");
   const Outcome none = ask(" --kernels ./no_gpu.sh");

@@ -121,6 +121,13 @@ TEST(ReplayReader, RefusesInOneLineWithItsPlace) {
   EXPECT_THAT(refusal(kHeader + R"({"call":"launch","stream":"compute","work":-1})" + "\n"),
               testing::StartsWith("p.jsonl:8:37: 'work' of a call is -1"));
   EXPECT_THAT(refusal(kHeader + "{\"call\":\n"), testing::StartsWith("p.jsonl:8:9: is no JSON"));
+  EXPECT_THAT(
+      refusal(kHeader +
+              R"({"work":1,"name":"a","kernels":[{"attention":{"batch":1,"heads":1,"kv_heads":1,)"
+              R"("sequence":8,"head_dim":8,"value_dim":8,"causal":true,"backward":false,)"
+              R"("type":"fp32"},"count":1}]})"
+              "\n"),
+      HasSubstr("p.jsonl:8:151: attention in fp32 is not replayed"));
   EXPECT_THAT(refusal(""), HasSubstr("not whole"));
   EXPECT_THAT(refusal(kHeader + kEnd), HasSubstr("1 of 2 steps"));
   EXPECT_THAT(refusal(kHeader + kEnd + kEnd + launch()), HasSubstr("not whole"));
