@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
+#include <iostream>
 #include <nlohmann/json.hpp>
+
+#include "kernels/records.h"
+#include "kernels/storage/scratch_file.h"
 
 namespace offsim::kernels {
 
@@ -11,21 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A line is whole or absent: a reader sees an interrupted run by its missing end.
-void emit(const Json& record) {
-  const std::string line = record.dump() + "\n";
-  std::fwrite(line.data(), 1, line.size(), stdout);
-  std::fflush(stdout);
-}
-
-std::string utc_now() {
-  const std::time_t time = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&time, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
-}
+void emit(const Json& record) { write_line(record.dump(), std::cout); }
 
 Json json_of(const At& at) {
   Json out = Json::object();
@@ -48,12 +37,12 @@ void run(const Bench& bench, const Options& options) {
   }
   const auto sink = [&](const At& at, const Summary& summary, Unit unit, int samples) {
     emit({{"record", "point"},
-           {"bench", bench.name},
-           {"at", json_of(at)},
-           {"value", summary.median},
-           {"unit", name_of(unit)},
-           {"spread", summary.spread},
-           {"samples", samples}});
+          {"bench", bench.name},
+          {"at", json_of(at)},
+          {"value", summary.median},
+          {"unit", name_of(unit)},
+          {"spread", summary.spread},
+          {"samples", samples}});
   };
   try {
     bench.run(Run(options, sink));
@@ -63,43 +52,58 @@ void run(const Bench& bench, const Options& options) {
   }
 }
 
-}  // namespace
-
-int measure(const MeasureOptions& options) {
+// The benches that are asked for.
+std::vector<Bench> chosen(const MeasureOptions& options) {
   std::vector<Bench> benches = all_benches();
-  if (options.list) {
-    for (const Bench& bench : benches) {
-      std::printf("%-8s %-26s %s\n", std::string(name_of(bench.group)).c_str(),
-                  std::string(bench.name).c_str(), std::string(bench.sentence).c_str());
-    }
-    return 0;
-  }
   for (const std::string& name : options.only) {
+    if (name.empty()) {
+      throw UserError("command line: --only has an empty name; see --list");
+    }
     if (std::none_of(benches.begin(), benches.end(),
                      [&](const Bench& bench) { return wanted(bench, {name}); })) {
-      std::fprintf(stderr, "--only %s: no such group or bench; see --list\n", name.c_str());
-      return 2;
+      throw UserError("command line: --only " + name + ": no such group or bench; see --list");
     }
   }
   std::erase_if(benches, [&](const Bench& bench) { return !wanted(bench, options.only); });
+  return benches;
+}
+
+// Not after minutes of the other benches.
+void require_usable_file(const Options& options, const std::vector<Bench>& benches) {
+  if (!options.file.empty() && std::any_of(benches.begin(), benches.end(), [](const Bench& bench) {
+        return bench.group == Group::kStorage;
+      })) {
+    if (const auto reason = scratch_refused(options.file, options.file_bytes)) {
+      throw UserError(*reason);
+    }
+  }
+}
+
+}  // namespace
+
+void measure(const MeasureOptions& options) {
+  if (options.list) {
+    for (const Bench& bench : all_benches()) {
+      std::printf("%-8s %-26s %s\n", std::string(name_of(bench.group)).c_str(),
+                  std::string(bench.name).c_str(), std::string(bench.sentence).c_str());
+    }
+    return;
+  }
+  const std::vector<Bench> benches = chosen(options);
+  require_usable_file(options.bench, benches);
   const double begin = now();
   emit({{"record", "env"},
-         {"schema", "offsim.measured/1"},
-         {"date", utc_now()},
-         {"quick", options.bench.quick},
-         {"host", Json::parse(describe_host())},
-         {"gpu", Json::parse(describe_gpu())}});
+        {"schema", "offsim.measured/1"},
+        {"date", utc_now()},
+        {"quick", options.bench.quick},
+        {"host", Json::parse(describe_host())},
+        {"gpu", Json::parse(describe_gpu())}});
   for (std::size_t i = 0; i < benches.size(); ++i) {
     std::fprintf(stderr, "progress %zu %zu %s\n", i, benches.size(),
                  std::string(benches[i].name).c_str());
     run(benches[i], options.bench);
   }
   emit({{"record", "end"}, {"seconds", now() - begin}});
-  if (std::ferror(stdout) != 0) {
-    std::fprintf(stderr, "standard output cannot be written\n");
-    return 1;
-  }
-  return 0;
 }
 
 }  // namespace offsim::kernels

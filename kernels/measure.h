@@ -15,7 +15,8 @@ struct MeasureOptions {
 };
 
 // Records go to standard output (see bench.h), progress to standard error: a line
-// "progress DONE TOTAL NAME" before each bench. Returns the exit code: 2 for a name that is none.
-int measure(const MeasureOptions& options);
+// "progress DONE TOTAL NAME" before each bench. Throws UserError, before anything is measured, for
+// a name that is none, and for a file that cannot be measured with.
+void measure(const MeasureOptions& options);
 
 }  // namespace offsim::kernels

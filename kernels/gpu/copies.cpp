@@ -183,26 +183,26 @@ void pageable_points(const Run& run, int node) {
   const DeviceBuffer device(static_cast<std::size_t>(all.back()));
   std::unique_ptr<Pageable> host;
   gpu::on_node(node, [&] { host = std::make_unique<Pageable>(all.back()); });
-  gpu::fill_words(device.data(), device.size(), 3, stream);
   const Repeat repeat{1, 3, samples_of(run), 0.2};
-  for (const char* direction : {"d2h", "h2d"}) {  // down first: random bytes to bring up
-    const bool down = std::strcmp(direction, "d2h") == 0;
-    if (!down) {
-      gpu::check(cudaMemsetAsync(device.data(), 0xff, device.size(), stream), "clearing");
-    }
-    for (const std::int64_t bytes : all) {
-      const auto once = [&] {
-        if (down) {
-          copy_async(host->data(), device.data(), bytes, cudaMemcpyDeviceToHost, stream);
-        } else {
-          copy_async(device.data(), host->data(), bytes, cudaMemcpyHostToDevice, stream);
-        }
-        stream.synchronize();
-      };
-      run.point(place(direction, "pageable", bytes, node), time_host(once, repeat));
-    }
+  for (const std::int64_t bytes : all) {
+    const auto down = [&] {
+      copy_async(host->data(), device.data(), bytes, cudaMemcpyDeviceToHost, stream);
+      stream.synchronize();
+    };
+    const auto up = [&] {
+      copy_async(device.data(), host->data(), bytes, cudaMemcpyHostToDevice, stream);
+      stream.synchronize();
+    };
+    // Random bytes go down and, from the same memory, up again.
+    const auto size = static_cast<std::size_t>(bytes);
+    gpu::fill_words(device.data(), size, 3, stream);
+    down();
+    gpu::check(cudaMemsetAsync(device.data(), 0xff, size, stream), "clearing");
+    up();
+    wrong_bytes(device.data(), bytes, 3, stream);
+    run.point(place("d2h", "pageable", bytes, node), time_host(down, repeat));
+    run.point(place("h2d", "pageable", bytes, node), time_host(up, repeat));
   }
-  wrong_bytes(device.data(), all.back(), 3, stream);
 }
 
 }  // namespace

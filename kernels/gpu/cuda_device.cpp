@@ -20,6 +20,7 @@
 #include "kernels/gpu/gemm.h"
 #include "kernels/gpu/cuda_kernels.h"
 #include "kernels/replay/device.h"
+#include "kernels/replay/event_times.h"
 #include "kernels/replay/host_limits.h"
 
 namespace offsim::kernels {
@@ -116,7 +117,25 @@ class CudaDevice final : public Device {
       check(cudaEventCreateWithFlags(&event, cudaEventDefault), "making an event");
     }
     make_flags(flags);
-    align_clocks();
+  }
+
+  // An event on an idle device between two readings of the host's clock, the closest of several.
+  void start() override {
+    check(cudaDeviceSynchronize(), "waiting for the GPU");
+    const gpu::Stream stream;
+    double closest = 1e9;
+    for (int i = 0; i < 50; ++i) {
+      auto event = std::make_unique<gpu::Event>();
+      const double before = now();
+      event->record(stream);
+      stream.synchronize();
+      const double apart = now() - before;
+      if (apart < closest) {
+        closest = apart;
+        base_ = std::move(event);
+        base_seconds_ = before + apart / 2;
+      }
+    }
   }
 
   void launch(std::uint32_t stream, std::uint32_t work, std::size_t index) override {
@@ -179,10 +198,14 @@ class CudaDevice final : public Device {
   void synchronize_point(std::uint32_t point) override {
     check(cudaEventSynchronize(points_.at(point)), "waiting for an event");
   }
-  double seconds(std::uint32_t point) override {
-    float milliseconds = 0;
-    check(cudaEventElapsedTime(&milliseconds, *base_, points_.at(point)), "reading an event");
-    return base_seconds_ + static_cast<double>(milliseconds) / 1e3;
+  std::vector<double> seconds(std::uint32_t count) override {
+    const auto between = [this](std::optional<std::uint32_t> from, std::uint32_t to) {
+      float milliseconds = 0;
+      const cudaEvent_t begin = from ? points_.at(*from) : static_cast<cudaEvent_t>(*base_);
+      check(cudaEventElapsedTime(&milliseconds, begin, points_.at(to)), "reading an event");
+      return milliseconds;
+    };
+    return event_times(count, base_seconds_, between);
   }
 
   std::byte* pinned() override { return pinned_.data(); }
@@ -276,9 +299,6 @@ class CudaDevice final : public Device {
 
   // Heads of two widths as heads of one that take as many operations.
   void plan_attention(std::uint32_t stream, const Kernel& k, Plan& plan) {
-    if (k.type == Kernel::Type::kFp32) {
-      throw std::runtime_error("attention in fp32 is not replayed");
-    }
     const std::int64_t even =
         k.backward ? (3 * k.head_dim + 2 * k.value_dim) / 5 : (k.head_dim + k.value_dim) / 2;
     const gpu::AttentionShape shape{k.batch, k.heads, k.sequence, (even + 7) / 8 * 8, k.backward};
@@ -335,25 +355,6 @@ class CudaDevice final : public Device {
       throw std::runtime_error("the driver has no cuStreamWaitValue32");
     }
     wait_value_ = reinterpret_cast<WaitValue>(function);
-  }
-
-  // An event on an idle device between two readings of the host's clock, the closest of several.
-  void align_clocks() {
-    check(cudaDeviceSynchronize(), "waiting for the GPU");
-    const gpu::Stream stream;
-    double closest = 1e9;
-    for (int i = 0; i < 50; ++i) {
-      auto event = std::make_unique<gpu::Event>();
-      const double before = now();
-      event->record(stream);
-      stream.synchronize();
-      const double apart = now() - before;
-      if (apart < closest) {
-        closest = apart;
-        base_ = std::move(event);
-        base_seconds_ = before + apart / 2;
-      }
-    }
   }
 
   using WaitValue = CUresult (*)(CUstream, CUdeviceptr, cuuint32_t, unsigned);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 #include <stdexcept>
+#include <string>
 
 #include "kernels/gpu/cuda.h"
 #include "kernels/gpu/gpu_benches.h"
@@ -53,6 +54,25 @@ struct Gpu {
     up.synchronize();
     down.synchronize();
   }
+  // Whatever is copied to it next is what arrives there.
+  void clear() const {
+    gpu::check(cudaMemsetAsync(device_up.data(), 0xff, kBytes, up), "clearing");
+    up.synchronize();
+    std::memset(host_down.data(), 0xff, kBytes);
+  }
+  // Throws when other words than those of all of them arrived on the GPU.
+  void expect_up(const char* what) const {
+    if (gpu::count_wrong(device_up.data(), kBytes, 5, up) != 0) {
+      throw std::runtime_error(std::string(what) + " did not arrive");
+    }
+  }
+  // The same of the host's memory, which goes to the GPU for it.
+  void expect_down(const char* what) const {
+    gpu::check(
+        cudaMemcpyAsync(device_up.data(), host_down.data(), kBytes, cudaMemcpyHostToDevice, up),
+        "copying");
+    expect_up(what);
+  }
 };
 
 // Bytes a second of what `queue` puts on the GPUs until `wait` returns, by the host's clock.
@@ -84,31 +104,32 @@ void gpus_at_once(const Run& run) {
     if (n != 1 && n % 2 != 0 && n != count) {
       continue;  // pairs share a switch or a root port more often than three do
     }
+    const auto each = [&](const std::function<void(const Gpu&)>& body) {
+      return [&gpus, body] {
+        for (std::size_t i = 0; i < gpus.size(); ++i) {
+          use(static_cast<int>(i));
+          body(*gpus[i]);
+        }
+      };
+    };
+    each([](const Gpu& gpu) { gpu.clear(); })();
+    each([](const Gpu& gpu) { gpu.queue(true, true); })();
+    each([](const Gpu& gpu) {
+      gpu.wait();
+      gpu.expect_up("a copy to a GPU");
+      gpu.expect_down("a copy from a GPU");
+    })();
     for (const char* direction : {"h2d", "d2h", "both"}) {
       const bool h2d = std::strcmp(direction, "d2h") != 0;
       const bool d2h = std::strcmp(direction, "h2d") != 0;
       const double bytes =
           static_cast<double>(kBytes) * kCopies * n * ((h2d ? 1 : 0) + (d2h ? 1 : 0));
-      const auto each = [&](const std::function<void(const Gpu&)>& body) {
-        return [&gpus, body] {
-          for (std::size_t i = 0; i < gpus.size(); ++i) {
-            use(static_cast<int>(i));
-            body(*gpus[i]);
-          }
-        };
-      };
       run.point({{"direction", std::string(direction)},
                  {"gpus", std::int64_t{n}},
                  {"bytes", static_cast<std::int64_t>(kBytes)}},
                 rates(run, bytes, each([&](const Gpu& gpu) { gpu.queue(h2d, d2h); }),
                       each([](const Gpu& gpu) { gpu.wait(); })),
                 Unit::kBytesPerSecond);
-    }
-  }
-  for (std::size_t i = 0; i < gpus.size(); ++i) {
-    use(static_cast<int>(i));
-    if (gpu::count_wrong(gpus[i]->device_up.data(), kBytes, 5, gpus[i]->up) != 0) {
-      throw std::runtime_error("a copy to GPU " + std::to_string(i) + " did not arrive");
     }
   }
 }
@@ -140,27 +161,33 @@ void peer_copy(const Run& run) {
   };
   for (const bool both : {false, true}) {
     const double bytes = static_cast<double>(kBytes) * kCopies * (both ? 2 : 1);
+    const auto queue = [&] {
+      send(one.device_up, 1, zero.device_down, 0, zero.down);
+      if (both) {
+        send(zero.device_up, 0, one.device_down, 1, one.down);
+      }
+    };
+    const auto wait = [&] {
+      zero.wait();
+      one.wait();
+    };
+    for (const Gpu* gpu : {&zero, &one}) {
+      use(gpu == &zero ? 0 : 1);
+      gpu->clear();
+    }
+    queue();
+    wait();
+    use(1);
+    one.expect_up("a copy from one GPU to another");
+    if (both) {
+      use(0);
+      zero.expect_up("a copy from one GPU to another");
+    }
     run.point({{"direction", std::string(both ? "both" : "one")},
                {"gpus", std::int64_t{2}},
                {"direct", std::int64_t{direct}},
                {"bytes", static_cast<std::int64_t>(kBytes)}},
-              rates(
-                  run, bytes,
-                  [&] {
-                    send(one.device_up, 1, zero.device_down, 0, zero.down);
-                    if (both) {
-                      send(zero.device_up, 0, one.device_down, 1, one.down);
-                    }
-                  },
-                  [&] {
-                    zero.wait();
-                    one.wait();
-                  }),
-              Unit::kBytesPerSecond);
-  }
-  use(1);
-  if (gpu::count_wrong(one.device_up.data(), kBytes, 5, one.up) != 0) {
-    throw std::runtime_error("a copy from one GPU to another did not arrive");
+              rates(run, bytes, queue, wait), Unit::kBytesPerSecond);
   }
 }
 

@@ -28,6 +28,9 @@ class Device {
   // Once, before all others: makes streams, memory and whatever the kernels need.
   virtual void prepare(const Program& program, std::uint32_t points, std::uint32_t flags) = 0;
 
+  // When all else is prepared: ties the GPU's clock to the host's.
+  virtual void start() = 0;
+
   // By the issuing thread alone.
   virtual void launch(std::uint32_t stream, std::uint32_t work, std::size_t kernel) = 0;  // one
   virtual void copy_to_gpu(std::uint32_t stream, const std::byte* from, std::int64_t bytes) = 0;
@@ -41,8 +44,9 @@ class Device {
   virtual void set_flag(std::uint32_t flag) = 0;
   virtual void synchronize_point(std::uint32_t point) = 0;
 
-  // When the stream reached a point, on the host's clock (now()). Requires: it has.
-  virtual double seconds(std::uint32_t point) = 0;
+  // When the streams reached the first `count` points, on the host's clock (now()). Requires: they
+  // have.
+  virtual std::vector<double> seconds(std::uint32_t count) = 0;
 
   // Pinned memory, as large as any piece of a copy between pinned memory and the GPU.
   virtual std::byte* pinned() = 0;

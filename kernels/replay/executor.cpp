@@ -44,11 +44,13 @@ bool is_thread(LaneKind kind) { return kind == LaneKind::kWorker || kind == Lane
 class Executor {
  public:
   Executor(const Program& program, Device& device, HostWork& host,
-           const std::map<std::string, double>& busy)
+           const std::map<std::string, double>& busy,
+           const std::function<void(std::int64_t)>& issued)
       : program_(program),
         device_(device),
         host_(host),
         busy_(busy),
+        issued_(issued),
         lanes_(program.lanes.size()),
         event_points_(program.event_lanes.size()),
         event_done_(program.event_lanes.size()),
@@ -64,6 +66,7 @@ class Executor {
   }
 
   Execution run() {
+    device_.start();
     mallopt(M_MMAP_THRESHOLD, kMapThreshold);
     mallopt(M_TRIM_THRESHOLD, 2 * kMapThreshold);
     for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
@@ -169,6 +172,10 @@ class Executor {
       case Call::Kind::kEndStep:
         for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
           end_step(lane, index);
+        }
+        ++steps_issued_;
+        if (issued_) {
+          issued_(steps_issued_);
         }
         return;
       case Call::Kind::kSynchronize:
@@ -394,11 +401,12 @@ class Executor {
 
   Execution collect() {
     Execution execution;
+    const std::vector<double> seconds = device_.seconds(next_point_);
     for (std::size_t step = 0; step < static_cast<std::size_t>(program_.steps); ++step) {
       double end = 0;
       for (const LaneState& lane : lanes_) {
         if (!lane.step_end_points.empty()) {
-          end = std::max(end, device_.seconds(lane.step_end_points[step]));
+          end = std::max(end, seconds[lane.step_end_points[step]]);
         } else {
           end = std::max(end, lane.step_ends[step]);
         }
@@ -409,8 +417,7 @@ class Executor {
       execution.spans.insert(execution.spans.end(), lane.spans.begin(), lane.spans.end());
     }
     for (const StreamSpan& span : stream_spans_) {
-      execution.spans.push_back(
-          {span.call, span.lane, device_.seconds(span.begin), device_.seconds(span.end)});
+      execution.spans.push_back({span.call, span.lane, seconds[span.begin], seconds[span.end]});
     }
     return execution;
   }
@@ -419,6 +426,8 @@ class Executor {
   Device& device_;
   HostWork& host_;
   const std::map<std::string, double>& busy_;
+  const std::function<void(std::int64_t)>& issued_;
+  std::int64_t steps_issued_ = 0;
   std::vector<LaneState> lanes_;
   std::vector<StreamSpan> stream_spans_;
   std::uint32_t next_point_ = 0;
@@ -439,8 +448,9 @@ class Executor {
 }  // namespace
 
 Execution execute(const Program& program, Device& device, HostWork& host,
-                  const std::map<std::string, double>& busy) {
-  return Executor(program, device, host, busy).run();
+                  const std::map<std::string, double>& busy,
+                  const std::function<void(std::int64_t)>& issued) {
+  return Executor(program, device, host, busy, issued).run();
 }
 
 }  // namespace offsim::kernels

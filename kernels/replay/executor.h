@@ -19,6 +19,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -39,9 +40,11 @@ struct Execution {
   std::vector<Span> spans;        // phases are of no length, on the host
 };
 
-// `busy`: seconds of a host task by name; tasks without one take none. Throws what a lane throws,
-// when all of them have stopped.
+// `busy`: seconds of a host task by name; tasks without one take none. `issued`: told how many
+// steps the host thread has issued, between two of them; it should return at once. Throws what a
+// lane throws, when all of them have stopped.
 Execution execute(const Program& program, Device& device, HostWork& host,
-                  const std::map<std::string, double>& busy);
+                  const std::map<std::string, double>& busy,
+                  const std::function<void(std::int64_t)>& issued = {});
 
 }  // namespace offsim::kernels

@@ -11,6 +11,7 @@
 #include "kernels/host/cpu_kernels.h"
 #include "kernels/host/host.h"
 #include "kernels/host/pool.h"
+#include "kernels/records.h"
 #include "kernels/replay/host_limits.h"
 #include "kernels/storage/engine.h"
 #include "kernels/storage/scratch_file.h"
@@ -23,7 +24,6 @@ constexpr std::int64_t kMi = 1 << 20;
 constexpr std::int64_t kLine = 64;
 // Buffers that lie a power of two apart share sets of the caches and banks of DRAM.
 constexpr std::int64_t kSkew = 89 * 4096 + 17 * kLine;
-constexpr std::int64_t kGrain = 32'768;  // elements that PyTorch gives a thread at least
 constexpr std::int64_t kFileLimit = 8192 * kMi;
 constexpr std::int64_t kIoBlock = kMi;  // of one request to the drive, at most
 constexpr int kMostInFlight = 64;
@@ -72,44 +72,6 @@ class Walk {
   const Arena* arena_;
   std::int64_t at_;
 };
-
-// What is run in the place of a framework's kernel: ours, one after the other.
-struct Passes {
-  std::vector<std::string> kernels;
-  bool single_core = false;
-};
-
-Passes passes_of(const std::string& kernel) {
-  const auto ends = [&](std::string_view end) {
-    return kernel.size() >= end.size() &&
-           kernel.compare(kernel.size() - end.size(), end.size(), end) == 0;
-  };
-  const std::string type = ends("_bf16") ? "_bf16" : "_f32";
-  if (kernel == "adam_deepspeed_f32" || kernel == "adam_torch_fused_f32") {
-    return {{"adam_f32"}};
-  }
-  if (kernel == "adam_deepspeed_bf16") {
-    return {{"adam_mixed"}};
-  }
-  if (kernel == "adam_torch_fused_bf16") {
-    return {{"adam_bf16"}};
-  }
-  if (kernel == "adam_torch_loop" + type) {
-    // decay, moments (mul and add each), root into a temporary, two divisions, update: 76 of the
-    // 80 B an element
-    return {{"mul" + type, "mul" + type, "add" + type, "mul" + type, "add" + type, "copy" + type,
-             "mul" + type, "mul" + type, "add" + type}};
-  }
-  if (kernel == "isinf_any" + type) {
-    return {{"copy" + type, "isfinite" + type}};  // through a temporary
-  }
-  for (const CpuKernel& known : cpu_kernels()) {
-    if (known.name == kernel) {
-      return {{kernel}, kernel.rfind("norm", 0) == 0};
-    }
-  }
-  throw std::runtime_error("there is no CPU kernel '" + kernel.substr(0, 60) + "' to replay");
-}
 
 // Cores of which a lane of few threads gets the last, so that lanes stay off each other.
 class CoresForLane {
@@ -301,8 +263,7 @@ class RealHostWork final : public HostWork {
   std::byte* run(const Call& call, const CpuKernel& kernel, std::int64_t elements, bool single_core,
                  std::byte* into, const std::byte* end) {
     LaneWork& lane = lanes_[call.lane];
-    const int wanted = single_core ? 1 : (call.threads > 0 ? call.threads : cores_);
-    const int most = std::min(wanted, lane.pool->size());
+    const int threads = single_core ? 1 : (call.threads > 0 ? call.threads : cores_);
     // Four operands with skews, and one more that a walk may leave out at the arena's end.
     const std::int64_t largest =
         std::min((wide_->bytes() / 5 - kSkew) / 4, (narrow_->bytes() / 5 - kSkew) / 2) / kLine *
@@ -321,12 +282,7 @@ class RealHostWork final : public HostWork {
       buffers.in = operand(lane, kernel.in, piece);
       buffers.m = operand(lane, kernel.m, piece);
       buffers.v = operand(lane, kernel.v, piece);
-      const int threads = static_cast<int>(std::clamp<std::int64_t>(piece / kGrain, 1, most));
-      if (threads == 1) {  // as frameworks do, by the thread that asks
-        run_cpu_kernel(kernel, buffers, piece, best_);
-      } else {
-        run_cpu_kernel(kernel, buffers, piece, *lane.pool, threads);
-      }
+      run_cpu_kernel(kernel, buffers, piece, *lane.pool, threads);
       done += piece;
     }
     return into;
@@ -338,7 +294,6 @@ class RealHostWork final : public HostWork {
 
   std::string file_;
   int cores_ = 1;
-  Isa best_ = usable_isas().back();
   std::int64_t held_ = 0, drive_held_ = 0, drive_bytes_ = 0;
   std::map<std::string, Passes> passes_;
   std::optional<Arena> copies_, wide_, narrow_;
@@ -348,6 +303,38 @@ class RealHostWork final : public HostWork {
 };
 
 }  // namespace
+
+Passes passes_of(const std::string& kernel) {
+  const auto ends = [&](std::string_view end) {
+    return kernel.size() >= end.size() &&
+           kernel.compare(kernel.size() - end.size(), end.size(), end) == 0;
+  };
+  const std::string type = ends("_bf16") ? "_bf16" : "_f32";
+  if (kernel == "adam_deepspeed_f32" || kernel == "adam_torch_fused_f32") {
+    return {{"adam_f32"}};
+  }
+  if (kernel == "adam_deepspeed_bf16") {
+    return {{"adam_mixed"}};
+  }
+  if (kernel == "adam_torch_fused_bf16") {
+    return {{"adam_bf16"}};
+  }
+  if (kernel == "adam_torch_loop" + type) {
+    // mul_ (decay); lerp_; mul_, addcmul_; sqrt and a division, each into a temporary; add_; and
+    // addcdiv_, which reads three and writes one, as two of ours
+    return {{"mul" + type, "add" + type, "mul" + type, "add" + type, "copy" + type, "copy" + type,
+             "mul" + type, "add" + type, "isfinite" + type}};
+  }
+  if (kernel == "isinf_any" + type) {
+    return {{"copy" + type, "isfinite" + type}};  // through a temporary
+  }
+  for (const CpuKernel& known : cpu_kernels()) {
+    if (known.name == kernel) {
+      return {{kernel}, kernel.rfind("norm", 0) == 0};
+    }
+  }
+  throw UserError("there is no CPU kernel '" + kernel.substr(0, 60) + "' to replay");
+}
 
 std::int64_t arena_bytes(std::int64_t held) {
   const std::int64_t most = std::min(arena_limit(), available_bytes() / 4);  // four at most

@@ -18,6 +18,14 @@
 
 namespace offsim::kernels {
 
+// What is run in the place of a framework's kernel: ours, one after the other.
+struct Passes {
+  std::vector<std::string> kernels;
+  bool single_core = false;
+};
+// Throws UserError for a name that is no framework's.
+Passes passes_of(const std::string& kernel);
+
 class HostWork {
  public:
   virtual ~HostWork() = default;

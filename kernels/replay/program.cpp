@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string_view>
 #include <utility>
+
+#include "kernels/records.h"
 
 namespace offsim::kernels {
 
@@ -18,10 +20,20 @@ constexpr std::int64_t kMost = 1'000'000'000'000'000;  // of any number
 constexpr std::int64_t kMostIds = 10'000'000;          // events, buffers, calls, works
 constexpr std::int64_t kMostRepeats = 10'000'000;      // launches, pieces, calls in one
 
-// What is wrong, without its place.
+// What is wrong, and where in the line: at a byte, or at a key.
 struct Mistake {
   std::string what;
+  std::string key{};
+  std::size_t byte = 1;  // from 1
 };
+
+// A key that is there twice, in a list of kernels, has no certain place.
+std::size_t column_of(const std::string& line, const Mistake& mistake) {
+  const std::string quoted = '"' + mistake.key + "\":";
+  const std::size_t at = line.find(quoted);
+  const bool certain = at != std::string::npos && at == line.rfind(quoted);
+  return mistake.key.empty() || !certain ? mistake.byte : at + 1;
+}
 
 // Others' text in a message: its beginning, without control characters.
 std::string shown(std::string text) {
@@ -40,7 +52,7 @@ class Fields {
  public:
   Fields(const json& object, std::string who) : object_(object), who_(std::move(who)) {
     if (!object.is_object()) {
-      throw Mistake{who_ + " is no object"};
+      throw Mistake{who_ + " is no JSON object"};
     }
   }
 
@@ -59,14 +71,14 @@ class Fields {
   bool flag(const char* key) {
     const json& value = get(key);
     if (!value.is_boolean()) {
-      throw Mistake{"'" + std::string(key) + "' of " + who_ + " is neither true nor false"};
+      throw Mistake{"'" + std::string(key) + "' of " + who_ + " is neither true nor false", key};
     }
     return value.get<bool>();
   }
   std::string text(const char* key) {
     const json& value = get(key);
     if (!value.is_string()) {
-      throw Mistake{"'" + std::string(key) + "' of " + who_ + " is no text"};
+      throw Mistake{"'" + std::string(key) + "' of " + who_ + " is no text", key};
     }
     return value.get<std::string>();
   }
@@ -76,7 +88,7 @@ class Fields {
     const std::string given = text(key);
     const auto found = std::find(names.begin(), names.end(), given);
     if (found == names.end()) {
-      throw Mistake{"'" + std::string(key) + "' of " + who_ + " is '" + shown(given) + "'"};
+      throw Mistake{"'" + std::string(key) + "' of " + who_ + " is '" + shown(given) + "'", key};
     }
     return static_cast<std::size_t>(found - names.begin());
   }
@@ -105,8 +117,9 @@ class Fields {
     const std::int64_t n = whole && !large ? value.get<std::int64_t>() : -1;
     if (!whole || large || n < least || n > most) {
       throw Mistake{"'" + std::string(key) + "' of " + who_ + " is " + shown(value) +
-                    "; expected a whole number, " + std::to_string(least) + " to " +
-                    std::to_string(most)};
+                        "; expected a whole number, " + std::to_string(least) + " to " +
+                        std::to_string(most),
+                    key};
     }
     return n;
   }
@@ -132,26 +145,31 @@ class Reader {
       try {
         take(line);
       } catch (const Mistake& mistake) {
-        throw std::runtime_error(name + ":" + std::to_string(number) + ": " + mistake.what);
+        throw UserError(name + ":" + std::to_string(number) + ":" +
+                        std::to_string(column_of(line, mistake)) + ": " + mistake.what);
       }
     }
     if (has_header_ && program_.lanes.empty()) {
-      throw std::runtime_error(name + ": has no lane");
+      throw UserError(name + ": has no lane");
     }
     if (!has_header_ || ended_ != program_.steps || ended_ == 0 ||
         program_.calls.back().kind != Call::Kind::kEndStep) {
-      throw std::runtime_error(name + ": is not whole: it has " + std::to_string(ended_) + " of " +
-                               std::to_string(program_.steps) + " steps");
+      throw UserError(name + ": is not whole: it has " + std::to_string(ended_) + " of " +
+                      std::to_string(program_.steps) + " steps");
     }
+    char digits[17];
+    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash_));
+    program_.hash = digits;
     return std::move(program_);
   }
 
  private:
   enum class BufferState : std::uint8_t { kUnknown, kLive, kFreed };
 
-  bool next_line(std::istream& in, std::string& line) const {
+  bool next_line(std::istream& in, std::string& line) {
     line.clear();
     for (int c = in.get(); c != std::istream::traits_type::eof(); c = in.get()) {
+      hash_ = (hash_ ^ static_cast<unsigned char>(c)) * 0x100000001b3;
       if (c == '\n') {
         return true;
       }
@@ -162,14 +180,20 @@ class Reader {
     return !line.empty();
   }
 
+  static json parsed(const std::string& line) {
+    try {
+      return json::parse(line);
+    } catch (const json::exception& error) {  // of a number beyond all numbers without a place
+      const auto* const place = dynamic_cast<const json::parse_error*>(&error);
+      throw Mistake{"is no JSON object", "", place != nullptr ? place->byte : 1};
+    }
+  }
+
   void take(const std::string& line) {
     if (line.size() > kLongestLine) {
       throw Mistake{"the line is longer than 4 MiB"};
     }
-    const json object = json::parse(line, nullptr, false);
-    if (!object.is_object()) {
-      throw Mistake{"is no JSON object"};
-    }
+    const json object = parsed(line);
     if (!has_header_) {
       take_header(Fields(object, "the header"));
     } else if (object.contains("lane") && object.contains("kind")) {
@@ -253,6 +277,9 @@ class Reader {
       of.flag("causal");
       kernel.backward = of.flag("backward");
       kernel.type = static_cast<Kernel::Type>(of.choice("type", kTypes));
+      if (kernel.type == Kernel::Type::kFp32) {
+        throw Mistake{"attention in fp32 is not replayed", "type"};
+      }
       of.finish();
     } else if (fields.has("elementwise")) {
       Fields of(fields.get("elementwise"), "elementwise");
@@ -271,17 +298,18 @@ class Reader {
   }
 
   std::uint32_t lane(Fields& fields, const char* key, std::initializer_list<LaneKind> kinds) {
-    return lane_named(fields.text(key), kinds);
+    return lane_named(fields.text(key), key, kinds);
   }
 
-  std::uint32_t lane_named(const std::string& name, std::initializer_list<LaneKind> kinds) {
+  std::uint32_t lane_named(const std::string& name, const char* key,
+                           std::initializer_list<LaneKind> kinds) {
     const auto found = std::find_if(program_.lanes.begin(), program_.lanes.end(),
                                     [&](const Lane& known) { return known.name == name; });
     if (found == program_.lanes.end()) {
-      throw Mistake{"there is no lane '" + name.substr(0, 60) + "'"};
+      throw Mistake{"there is no lane '" + shown(name) + "'", key};
     }
     if (std::find(kinds.begin(), kinds.end(), found->kind) == kinds.end()) {
-      throw Mistake{"lane '" + name + "' is of the wrong kind"};
+      throw Mistake{"lane '" + shown(name) + "' is of the wrong kind", key};
     }
     return static_cast<std::uint32_t>(found - program_.lanes.begin());
   }
@@ -294,7 +322,7 @@ class Reader {
     const auto into = fields.id_or_null("into", static_cast<std::int64_t>(buffers_.size()));
     if (into &&
         (buffers_[*into].state != BufferState::kLive || buffers_[*into].space != Tier::kPageable)) {
-      throw Mistake{"'into' is no pageable buffer that is there"};
+      throw Mistake{"'into' is no pageable buffer that is there", "into"};
     }
     return into;
   }
@@ -437,8 +465,9 @@ class Reader {
       if (!user.is_string()) {
         throw Mistake{"'used_by' is neither a lane nor null"};
       }
-      call.used_by = lane_named(user.get<std::string>(), {LaneKind::kHost, LaneKind::kStream,
-                                                          LaneKind::kWorker, LaneKind::kIo});
+      call.used_by =
+          lane_named(user.get<std::string>(), "used_by",
+                     {LaneKind::kHost, LaneKind::kStream, LaneKind::kWorker, LaneKind::kIo});
     }
     if (buffer.state != BufferState::kLive) {
       throw Mistake{"buffer " + std::to_string(call.id) + " is freed and is not there"};
@@ -456,6 +485,7 @@ class Reader {
   };
 
   Program program_;
+  std::uint64_t hash_ = 0xcbf29ce484222325;
   bool has_header_ = false;
   std::vector<bool> events_;  // recorded
   std::vector<BufferInfo> buffers_;

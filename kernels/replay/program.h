@@ -2,7 +2,7 @@
 //
 // A lane is an order: the host thread, a stream, a worker thread or a queue of I/O; an event is
 // the point that a lane has reached. All is issued by the host thread in the order of the calls.
-// The reader refuses what no recorder writes, in one line "FILE:LINE: what": unknown or missing
+// The reader refuses what no recorder writes in a line "FILE:LINE:COLUMN: what": unknown or missing
 // keys, numbers out of range, lanes of the wrong kind, buffers that are not there, and a wait for
 // an event that was not recorded before it. Without those no program can wait for ever, since the
 // first call that is not done waits only for earlier ones.
@@ -90,9 +90,10 @@ struct Program {
   std::vector<Call> calls;
   std::vector<std::uint32_t> event_lanes;  // by event: the lane that it is recorded on
   Held peak;                               // allocated at a time
+  std::string hash;                        // FNV-1a of its text: 64 bits, hexadecimal
 };
 
-// Throws std::runtime_error "NAME:LINE: what".
+// Throws UserError "NAME:LINE:COLUMN: what".
 Program read_program(std::istream& in, const std::string& name);
 
 }  // namespace offsim::kernels

@@ -4,14 +4,14 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 
 #include "kernels/bench.h"
+#include "kernels/records.h"
+#include "kernels/storage/scratch_file.h"
 
 namespace offsim::kernels {
 
@@ -21,15 +21,33 @@ using Json = nlohmann::ordered_json;
 
 constexpr double kLongestTask = 100;  // seconds
 
-void write(std::ostream& out, const Json& record) { out << record.dump() << "\n"; }
+void write(std::ostream& out, const Json& record) { write_line(record.dump(), out); }
 
-std::string utc_time() {
-  const std::time_t time = std::time(nullptr);
-  std::tm parts{};
-  gmtime_r(&time, &parts);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
-  return text;
+Program load(const std::string& path) {
+  // A pipe may never end.
+  if (std::error_code none; !std::filesystem::is_regular_file(path, none)) {
+    throw UserError(path + ": is no file; expected what offsim replay --save wrote");
+  }
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    throw UserError(path + ": cannot be read");
+  }
+  return read_program(file, path);
+}
+
+// Before minutes are spent on all else.
+void require_usable_drive(const ReplayOptions& options, const Program& program) {
+  const bool drive = std::any_of(program.calls.begin(), program.calls.end(), [](const Call& call) {
+    return call.kind == Call::Kind::kRead || call.kind == Call::Kind::kWrite;
+  });
+  if (drive && options.file.empty()) {
+    throw UserError("the program reads and writes a drive: --file PATH says where");
+  }
+  if (!options.file.empty()) {
+    if (const auto reason = scratch_refused(options.file)) {
+      throw UserError(*reason);
+    }
+  }
 }
 
 }  // namespace
@@ -45,11 +63,21 @@ std::map<std::string, double> busy_seconds(const std::vector<std::string>& given
       seconds = error == std::errc() && stop == end ? seconds : -1;
     }
     if (!(seconds >= 0 && seconds <= kLongestTask)) {
-      throw std::runtime_error("--busy " + text + ": expected TASK=SECONDS");
+      throw UserError("command line: --busy '" + text + "'; expected TASK=SECONDS");
     }
     out[text.substr(0, equals)] = seconds;
   }
   return out;
+}
+
+void write_environment(const Program& program, const std::string& name, std::ostream& out) {
+  write(out, {{"record", "env"},
+              {"schema", "offsim.replay/1"},
+              {"date", utc_now()},
+              {"program", name},
+              {"program_hash", program.hash},
+              {"host", Json::parse(describe_host())},
+              {"gpu", Json::parse(describe_gpu())}});
 }
 
 void write_execution(const Program& program, const Execution& execution, int steps,
@@ -84,29 +112,27 @@ void write_execution(const Program& program, const Execution& execution, int ste
   write(out, {{"record", "end"}});
 }
 
-int replay(const ReplayOptions& options) {
+void replay(const ReplayOptions& options) {
   const std::map<std::string, double> busy = busy_seconds(options.busy);
-  if (std::error_code none; !std::filesystem::is_regular_file(options.program, none)) {
-    throw std::runtime_error(options.program + ": is no file");  // a pipe may never end
-  }
-  std::ifstream file(options.program, std::ios::binary);
-  if (!file) {
-    throw std::runtime_error(options.program + ": cannot be read");
-  }
-  const Program program = read_program(file, options.program);
+  const Program program = load(options.program);
   if (options.steps < 1 || options.steps >= program.steps) {
-    throw std::runtime_error("--steps " + std::to_string(options.steps) + ": the program has " +
-                             std::to_string(program.steps) + " steps, the first is never one");
+    throw UserError("command line: --steps " + std::to_string(options.steps) +
+                    ": the program has " + std::to_string(program.steps) +
+                    " steps, of which the first is never reported");
   }
+  require_usable_drive(options, program);
   const std::unique_ptr<Device> device = make_cuda_device();
   const std::unique_ptr<HostWork> host = make_host_work(options.file);
-  write(std::cout, {{"record", "env"},
-                    {"schema", "offsim.replay/1"},
-                    {"date", utc_time()},
-                    {"program", options.program},
-                    {"host", Json::parse(describe_host())},
-                    {"gpu", Json::parse(describe_gpu())}});
-  const Execution execution = execute(program, *device, *host, busy);
+  write_environment(program, options.program, std::cout);
+  const auto progress = [&](std::int64_t issued, const char* what) {
+    if (issued < program.steps) {
+      std::fprintf(stderr, "progress %lld %lld %s\n", static_cast<long long>(issued),
+                   static_cast<long long>(program.steps), what);
+    }
+  };
+  progress(0, "memory");
+  const Execution execution = execute(program, *device, *host, busy,
+                                      [&](std::int64_t issued) { progress(issued, "steps"); });
   for (const std::vector<MemoryUse>& uses : {device->memory(), host->memory()}) {
     for (const MemoryUse& use : uses) {
       write(std::cout,
@@ -114,8 +140,6 @@ int replay(const ReplayOptions& options) {
     }
   }
   write_execution(program, execution, options.steps, std::cout);
-  std::cout.flush();
-  return std::cout ? 0 : 1;
 }
 
 }  // namespace offsim::kernels

@@ -6,7 +6,8 @@
 // All steps of the program are executed; of the last `steps` of them the median is reported. As
 // JSON lines (schema offsim.replay/1):
 //
-//   {"record":"env","schema":"offsim.replay/1","date":...,"program":...,"host":{...},"gpu":{...}}
+//   {"record":"env","schema":"offsim.replay/1","date":...,"program":...,"program_hash":"5f0c...",
+//    "host":{...},"gpu":{...}}            hash: Program::hash, by which the reader knows its own
 //   {"record":"memory","pool":"gpu","bytes":B,"held":B}   worked in, of what the program holds
 //   {"record":"step","index":I,"seconds":S}               of the last ones, counted from 0
 //   {"record":"reported","index":I}                       the median of these, which follows
@@ -33,12 +34,15 @@ struct ReplayOptions {
   std::vector<std::string> busy;  // "module_hook=0.00033": seconds of a host task
 };
 
-// Records go to standard output. Returns the exit code.
-int replay(const ReplayOptions& options);
+// Records go to standard output, progress to standard error: a line "progress DONE TOTAL NAME"
+// before the preparation, and when the host thread begins to issue a step. Throws UserError for a
+// mistake in the options or the program.
+void replay(const ReplayOptions& options);
 
-// Throws std::runtime_error for what is no TASK=SECONDS.
+// Throws UserError for what is no TASK=SECONDS.
 std::map<std::string, double> busy_seconds(const std::vector<std::string>& given);
 
+void write_environment(const Program& program, const std::string& name, std::ostream& out);
 // The records from the first step to the end. Requires: the program has a step more than `steps`.
 void write_execution(const Program& program, const Execution& execution, int steps,
                      std::ostream& out);

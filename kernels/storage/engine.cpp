@@ -23,6 +23,10 @@ namespace {
 
 // A result of the kernel: bytes, or an error below zero.
 [[maybe_unused]] void expect_bytes(long long result, long long bytes, bool write) {
+  // A full drive takes a part, or nothing.
+  if (write && (result == -ENOSPC || result == -EDQUOT || (result >= 0 && result != bytes))) {
+    throw std::runtime_error("the drive is full: a write to the file found no room");
+  }
   if (result < 0) {
     throw failed(write ? "a write to the file" : "a read from the file", static_cast<long>(result));
   }

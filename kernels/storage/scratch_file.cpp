@@ -105,7 +105,10 @@ ScratchFile::ScratchFile(const std::string& path) {
 
 ScratchFile::~ScratchFile() { close(descriptor_); }
 
-std::optional<std::string> scratch_refused(const std::string& path) {
+std::optional<std::string> scratch_refused(const std::string& path, std::int64_t asked) {
+  if (asked != 0 && asked < 64 * kMiB) {
+    return path + ": may have " + std::to_string(asked) + " B; expected 64 MiB or more";
+  }
   try {
     const ScratchFile file(path);
   } catch (const std::runtime_error& error) {

@@ -11,8 +11,9 @@ namespace offsim::kernels {
 
 // Why a drive cannot be measured with a file of this name; nothing when it can: it exists or is a
 // link, its folder is missing or cannot be written, it would lie in memory (tmpfs, ramfs), its file
-// system has no direct I/O, or less than 640 MiB are free. Tries it out and leaves nothing.
-std::optional<std::string> scratch_refused(const std::string& path);
+// system has no direct I/O, less than 640 MiB are free, or less than 64 MiB are asked for (0: no
+// size is). Tries it out and leaves nothing.
+std::optional<std::string> scratch_refused(const std::string& path, std::int64_t asked = 0);
 
 class ScratchFile {
  public:

@@ -94,8 +94,8 @@ class Drive {
       engine->wait();
     }
     if (bytes_ < 8 * kFillBlock) {
-      throw std::runtime_error("the file is too small to measure: " + std::to_string(bytes_) +
-                               " B, less than 64 MiB");
+      throw std::runtime_error("the drive is too slow to measure: it took " +
+                               std::to_string(bytes_) + " B in " + std::to_string(seconds) + " s");
     }
   }
 
@@ -269,7 +269,8 @@ void drive_sustained(const Run& run) {
 }
 
 std::optional<std::string> unavailable(const Options& options) {
-  return options.file.empty() ? "no --file given" : scratch_refused(options.file);
+  return options.file.empty() ? "no --file given"
+                              : scratch_refused(options.file, options.file_bytes);
 }
 
 std::optional<std::string> sustained_unavailable(const Options& options) {

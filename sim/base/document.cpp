@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "sim/base/config.h"
+#include "sim/base/record_lines.h"
 #include "sim/base/text.h"
 
 namespace offsim {
@@ -289,7 +290,8 @@ struct JsonCheck : nlohmann::json_sax<nlohmann::json> {
 // One-based line and column of offsets that only grow.
 class LineCounter {
  public:
-  LineCounter(const std::string& text, const std::string& file) : text_(text), place_{file, 1, 1} {}
+  LineCounter(const std::string& text, const std::string& file, int line = 1)
+      : text_(text), place_{file, line, 1} {}
   const Place& at(std::size_t offset) {
     for (; at_ < offset && at_ < text_.size(); ++at_) {
       if (text_[at_] == '\n') {
@@ -308,9 +310,9 @@ class LineCounter {
 };
 
 // Requires: `text` is valid JSON, so that tokens can be taken one by one without a grammar.
-Node read_valid_json(const std::string& text, const std::string& file) {
+Node read_valid_json(const std::string& text, const std::string& file, int line) {
   TreeBuilder tree;
-  LineCounter lines(text, file);
+  LineCounter lines(text, file, line);
   for (std::size_t at = 0; at < text.size(); ++at) {
     const std::size_t first = at;
     switch (text[at]) {
@@ -359,24 +361,25 @@ Node read_valid_json(const std::string& text, const std::string& file) {
   return tree.take();
 }
 
-Node parse_json(const std::string& text, const std::string& file) {
+// `line`: of the text's beginning in the file.
+Node parse_json(const std::string& text, const std::string& file, int line = 1) {
   if (text.find_first_not_of(" \t\n") == std::string::npos) {
     throw InputError({file}, "nothing is in this file", "expected a map of keys and values");
   }
   JsonCheck check;
   if (!nlohmann::json::sax_parse(text, &check)) {
     const std::size_t last_read = check.stopped == 0 ? 0 : check.stopped - 1;
-    throw InputError(LineCounter(text, file).at(last_read),
+    throw InputError(LineCounter(text, file, line).at(last_read),
                      fmt::format("not JSON: {}", check.wrong), check.expected);
   }
-  return read_valid_json(text, file);
+  return read_valid_json(text, file, line);
 }
 
 // ---- text
 
 // Refuses what is not text, so that both parsers see UTF-8 with plain line ends and no byte order
 // mark.
-std::string plain_text(const std::string& text, const std::string& file) {
+std::string plain_text(const std::string& text, const std::string& file, int line = 1) {
   std::string out;
   out.reserve(text.size());
   for (std::size_t at = text.starts_with("\xef\xbb\xbf") ? 3 : 0; at < text.size();) {
@@ -386,7 +389,7 @@ std::string plain_text(const std::string& text, const std::string& file) {
     const bool blank = byte == '\n' || byte == '\t' || line_end;
     if (length == 0 || (is_control(text, at, length) && !blank)) {
       throw InputError(
-          LineCounter(text, file).at(at), fmt::format("byte 0x{:02x} is not text", byte),
+          LineCounter(text, file, line).at(at), fmt::format("byte 0x{:02x} is not text", byte),
           length == 0 ? "expected UTF-8" : "expected UTF-8 without control characters");
     }
     if (!line_end) {
@@ -445,6 +448,10 @@ std::string read_file(const std::string& path) {
 Node parse_document(const std::string& text, const std::string& file, Syntax syntax) {
   const std::string plain = plain_text(text, file);
   return syntax == Syntax::kJson ? parse_json(plain, file) : parse_yaml(plain, file);
+}
+
+Node parse_json_line(const std::string& text, const std::string& file, int line) {
+  return parse_json(plain_text(text, file, line), file, line);
 }
 
 Node load_document(const std::string& path) {

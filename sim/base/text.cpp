@@ -59,4 +59,15 @@ std::string printable(std::string_view text, std::size_t longest) {
   return out.replace(begin, end - begin, kLeftOut);
 }
 
+std::string double_quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+    }
+    out += c;
+  }
+  return out + "\"";
+}
+
 }  // namespace offsim

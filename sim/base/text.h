@@ -18,4 +18,8 @@ bool is_control(std::string_view text, std::size_t at, std::size_t length);
 // '?'. What is longer than `longest` bytes loses its middle: "aaaaaaaa ... aaaa".
 std::string printable(std::string_view text, std::size_t longest = std::string_view::npos);
 
+// As a text of JSON or YAML: in double quotes, quotes and backslashes escaped. Requires: no control
+// characters.
+std::string double_quoted(std::string_view text);
+
 }  // namespace offsim

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/base/text.h"
+
 namespace offsim::calibrate {
 
 namespace {
@@ -12,6 +14,20 @@ namespace {
 constexpr double kLeastSpread = 0.01;  // two runs never agree better
 constexpr double kAssumedSpread = 0.25;
 constexpr std::size_t kWidest = 110;  // characters of a line of points
+
+// "0.496 to 8.91 GB/s", of "495.9 MB/s" and "8.908 GB/s": in the unit of the second.
+std::string range_text(const std::string& first, const std::string& last) {
+  const std::size_t blank = first.find(' '), other = last.find(' ');
+  if (blank == std::string::npos || other == std::string::npos) {
+    return fmt::format("{} to {}", first, last);
+  }
+  const std::string unit = last.substr(other);
+  const double scale = first.substr(blank) == " MB/s" && unit == " GB/s" ? 1e-3 : 1;
+  if (scale == 1 && first.substr(blank) != unit) {
+    return fmt::format("{} to {}", first, last);
+  }
+  return fmt::format("{:.3g} to {:.3g}{}", scale * std::stod(first), std::stod(last), unit);
+}
 
 std::string percent(double share) { return fmt::format("{:.0f} %", std::ceil(share * 100)); }
 
@@ -77,22 +93,12 @@ std::string size_text(double bytes) {
   return fmt::format("{} B", whole);
 }
 
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-    }
-    out += c;
-  }
-  return out + "\"";
-}
-
 std::string Figures::source(const Basis& basis) const {
   const std::string how = basis.how.empty() ? "" : ", " + basis.how;
-  return fmt::format(
-      "source: measured, spread: {}, from: {}", percent(std::max(basis.spread, kLeastSpread)),
-      quoted(fmt::format("{}: {}{}, {}", raw_, basis.bench, how, records.environment.day())));
+  return fmt::format("source: measured, spread: {}, from: {}",
+                     percent(std::max(basis.spread, kLeastSpread)),
+                     double_quoted(fmt::format("{}: {}{}, {}", raw_, basis.bench, how,
+                                               records.environment.day())));
 }
 
 void Figures::note(std::string_view name, std::string value, const Basis& basis) {
@@ -110,7 +116,7 @@ std::string Figures::assumed(std::string_view name, const std::string& text,
                              const std::string& reason) {
   fitted_.push_back({std::string(name), text, reason, kAssumedSpread, {}});
   return fmt::format("{{value: {}, source: assumed, spread: {}, from: {}}}", text,
-                     percent(kAssumedSpread), quoted(reason));
+                     percent(kAssumedSpread), double_quoted(reason));
 }
 
 std::string Figures::curve(std::string_view name,
@@ -129,7 +135,7 @@ std::string Figures::curve(std::string_view name,
   }
   note(name,
        points.size() == 1 ? points.front().second
-                          : fmt::format("{} to {}", points.front().second, points.back().second),
+                          : range_text(points.front().second, points.back().second),
        basis);
   return fmt::format("{{{},\n      points: [{}]}}", source(basis), lines);
 }
@@ -140,8 +146,8 @@ Section Figures::table(std::string_view name, const std::vector<std::string>& ro
   Section table;
   table.add("source", "measured");
   table.add("spread", percent(std::max(basis.spread, kLeastSpread)));
-  table.add("from", quoted(fmt::format("{}: {}, {}, {}", raw_, basis.bench, basis.how,
-                                       records.environment.day())));
+  table.add("from", double_quoted(fmt::format("{}: {}, {}, {}", raw_, basis.bench, basis.how,
+                                              records.environment.day())));
   std::string lines = "|";
   for (const std::string& row : rows) {
     lines += "\n" + row;

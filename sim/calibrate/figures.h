@@ -34,7 +34,6 @@ std::string rate_text(double bytes_per_second);  // "55 GB/s"
 std::string elements_text(double per_second);    // "4.1 G/s"
 std::string time_text(double seconds);           // "1.6 us"
 std::string size_text(double bytes);             // "4 MiB"
-std::string quoted(std::string_view text);       // for YAML
 
 // How a figure was come by.
 struct Basis {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "sim/base/text.h"
 #include "sim/calibrate/figures.h"
 #include "sim/machine/cost.h"
 
@@ -284,7 +285,7 @@ Section host_figures(Figures& figures, const machine::Framework& framework) {
   if (figures.records.of("stream").empty() || figures.records.of("page_touch").empty()) {
     return host;
   }
-  host.add("name", quoted(e.cpu));
+  host.add("name", double_quoted(e.cpu));
   host.add("cores", fmt::format("{}", e.cores));
   host.add("avx", e.isa == "generic" ? "false" : "true");
   host.add("memory", figures.value("host.memory", fmt::format("{} B", e.memory_bytes),
@@ -310,7 +311,7 @@ Section drive_figures(Figures& figures) {
   if (!best.contains("read") || !best.contains("write") || space.empty() || latency.empty()) {
     return drive;
   }
-  drive.add("name", quoted("the drive of the measured file"));
+  drive.add("name", double_quoted("the drive of the measured file"));
   drive.add("capacity",
             figures.value("drive.capacity", fmt::format("{:.0f} B", space.front().value),
                           {"drive_space", "of its file system", 0.01, {}}));

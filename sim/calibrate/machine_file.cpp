@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "sim/base/config.h"
+#include "sim/base/text.h"
 #include "sim/calibrate/figures.h"
 
 namespace offsim::calibrate {
@@ -21,7 +22,7 @@ std::string flow(const Node& node) {
       return "null";
     case Node::Kind::kScalar:
       return node.quoted || node.scalar.find_first_of(":,{}[]#&*!|>'\"%@`\n") != std::string::npos
-                 ? quoted(node.scalar)
+                 ? double_quoted(node.scalar)
                  : node.scalar;
     case Node::Kind::kList: {
       std::string items;
@@ -88,7 +89,7 @@ void take_over(Section& host, const Node& base_host, const std::string& base,
 Section own_accelerator(Figures& figures) {
   const Records& records = figures.records;
   Section out;
-  out.add("name", quoted(records.environment.gpu));
+  out.add("name", double_quoted(records.environment.gpu));
   out.add("vendor", "NVIDIA");
   out.add("multiprocessors", fmt::format("{}", records.environment.multiprocessors));
   double bandwidth = 0;
@@ -127,9 +128,10 @@ class Assembly {
 
   void head() {
     file_.add("title",
-              quoted(e_.gpu.empty()
-                         ? fmt::format("{}, {} cores, measured; GPU of {}", e_.cpu, e_.cores, base_)
-                         : fmt::format("{}, {} cores of {}, measured", e_.gpu, e_.cores, e_.cpu)));
+              double_quoted(
+                  e_.gpu.empty()
+                      ? fmt::format("{}, {} cores, measured; GPU of {}", e_.cpu, e_.cores, base_)
+                      : fmt::format("{}, {} cores of {}, measured", e_.gpu, e_.cores, e_.cpu)));
     file_.add("gpus", fmt::format("{}", std::max<std::int64_t>(e_.gpus, 1)));
     file_.add("framework", flow(*system_.find("framework")));
     if (const Section framework = framework_figures(figures_, whole_.framework);
@@ -172,6 +174,10 @@ class Assembly {
     } else if (const Node* const link = system_.find("link")) {
       file_.add("link", flow(*link));
       override_.add("link", measured);
+    } else {
+      left_out_.push_back(fmt::format(
+          "the link was measured and is left out: {} has none; --base names another system",
+          base_));
     }
     if (e_.gpus > 1) {
       keep("uplink");
@@ -199,10 +205,19 @@ class Assembly {
     return {fmt::format("# Made by offsim calibrate from {} of {}. Do not edit: measure again.\n",
                         raw, e_.day()) +
                 file_.text(0),
-            base_, figures_.fitted(), std::move(kept_)};
+            base_, fitted(), std::move(kept_), std::move(left_out_)};
   }
 
  private:
+  // Without the figures of a link that is left out.
+  std::vector<Fitted> fitted() const {
+    std::vector<Fitted> fitted = figures_.fitted();
+    if (!left_out_.empty()) {
+      std::erase_if(fitted, [](const Fitted& f) { return f.name.starts_with("link."); });
+    }
+    return fitted;
+  }
+
   // As the base has it, if it has one.
   void keep(const char* key) {
     if (const Node* const node = system_.find(key)) {
@@ -218,7 +233,7 @@ class Assembly {
   machine::Machine whole_;
   Figures figures_;
   Section file_, override_;
-  std::vector<std::string> kept_;
+  std::vector<std::string> kept_, left_out_;
 };
 
 }  // namespace

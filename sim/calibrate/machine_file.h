@@ -41,6 +41,8 @@ struct MachineFile {
   std::string base;
   std::vector<Fitted> fitted;
   std::vector<std::string> kept;  // "link: of h200-pcie5"
+  // What was measured and has no place in this machine, in a sentence each.
+  std::vector<std::string> left_out;
 };
 
 // The system of the catalog whose accelerator is the GPU of the records (multiprocessors equal,

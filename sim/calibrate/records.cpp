@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <sstream>
 
-#include "sim/base/config.h"
+#include "sim/base/record_lines.h"
 
 namespace offsim::calibrate {
 
@@ -15,23 +16,6 @@ namespace {
 constexpr std::string_view kSchema = "offsim.measured/1";
 constexpr std::size_t kMostPoints = 1000;  // of a bench: fits compare them with each other
 constexpr std::int64_t kMost = 1'000'000'000'000'000'000;
-
-// Lines of JSON as one list, each where it was: a comma goes to the end of the line before it.
-std::string as_list(const std::string& text) {
-  std::string list = "[";
-  std::string breaks;
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size());
-    if (end > begin) {
-      list += (list.size() > 1 ? "," : "") + breaks + text.substr(begin, end - begin);
-      breaks.clear();
-    }
-    breaks += '\n';
-    begin = end + 1;
-  }
-  return list + "]";
-}
 
 // A key whose value may be of a kind that later versions add.
 void ignore(View& map, std::initializer_list<std::string_view> keys) {
@@ -42,10 +26,6 @@ void ignore(View& map, std::initializer_list<std::string_view> keys) {
 
 Environment read_environment(View record) {
   Environment e;
-  if (const std::string schema = record.text("schema"); schema != kSchema) {
-    throw InputError(record.place_of("schema"), fmt::format("the schema is '{}'", schema),
-                     fmt::format("expected {}", kSchema));
-  }
   e.date = record.text("date");
   if (e.date.size() != 20 || e.date.find_first_not_of("0123456789-:TZ") != std::string::npos) {
     throw InputError(record.place_of("date"), "the date is no date",
@@ -132,28 +112,18 @@ std::vector<Point> Records::of(std::string_view bench, const Words& words) const
 }
 
 Records parse_records(const std::string& text, const std::string& file) {
-  const Node document = parse_document(as_list(text), file, Syntax::kJson);
   Records records;
   std::set<std::pair<std::string, std::string>> seen;
   std::map<std::string, std::size_t> counts;
-  bool begun = false;
-  bool ended = false;
-  for (const Node& node : document.items) {
-    View record(node, "");
-    const std::string kind = record.text("record");
-    if (begun != (kind != "env") || ended) {
-      throw InputError(node.place, fmt::format("'{}' is out of place", kind),
-                       "expected one env record, points, and one end");
-    }
+  const auto take = [&](const std::string& kind, View& record) {
     if (kind == "env") {
       records.environment = read_environment(record);
-      begun = true;
     } else if (kind == "point") {
       Point point = read_point(record);
       // A difference of two times may come out as nothing: it says nothing.
       if (!seen.emplace(point.bench, point.where()).second || ++counts[point.bench] > kMostPoints) {
         throw InputError(
-            node.place, fmt::format("'{}' is measured here again", point.bench),
+            record.place(), fmt::format("'{}' is measured here again", point.bench),
             fmt::format("expected each point once, at most {} of a bench", kMostPoints));
       }
       if (point.value > 0) {
@@ -162,18 +132,15 @@ Records parse_records(const std::string& text, const std::string& file) {
     } else if (kind == "skipped") {
       records.skipped.push_back({record.text("bench"), record.text("reason")});
       if (records.skipped.size() > kMostPoints) {
-        throw InputError(node.place, "there are too many of these", "expected one a bench");
+        throw InputError(record.place(), "there are too many of these", "expected one a bench");
       }
-    } else if (kind == "end") {
-      ended = true;
     } else {
       throw InputError(record.place_of("record"), fmt::format("there is no record '{}'", kind),
                        "expected env, point, skipped or end");
     }
-  }
-  if (!ended) {
-    throw InputError({file}, "the records have no end", "expected a run that was not interrupted");
-  }
+  };
+  std::istringstream in(text);
+  read_record_lines(in, file, kSchema, take);
   return records;
 }
 

@@ -69,12 +69,8 @@ std::string measure(const CalibrateOptions& options, bool quick, std::ostream& e
   if (options.records) {
     return read_file(*options.records);
   }
-  ProgressLine line(options.terminal, err);
-  return run_kernels(
-      find_kernels(options.kernels), arguments_of(options, quick), [&](const KernelsProgress& p) {
-        line.show(fmt::format("\033[Kmeasuring {}: ", printable(p.name, 40)),
-                  static_cast<std::size_t>(p.done + 1), static_cast<std::size_t>(p.total));
-      });
+  return run_kernels(find_kernels(options.kernels), arguments_of(options, quick), "measuring",
+                     options.terminal, err);
 }
 
 // Options of measuring say nothing about records that are there.
@@ -144,7 +140,8 @@ void write_answer(const CalibrateOptions& options, const calibrate::Records& rec
     }
     write_skipped(records, style, out);
   }
-  out << report::paragraph("", fmt::format("wrote {} and {}", options.out, records_path), style)
+  out << report::warnings_text(file.left_out, style)
+      << report::paragraph("", fmt::format("wrote {} and {}", options.out, records_path), style)
       << report::next_text(shell_line({"offsim", "compare", "--model", "llama-3.1-8b", "--hardware",
                                        options.out}),
                            style);

@@ -27,6 +27,9 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMostOutput = std::size_t{256} << 20;
 constexpr std::size_t kLongestWords = 300;  // of what it said when it failed
 
+constexpr int kLook = 50;                    // milliseconds between looks at the child
+constexpr std::size_t kInPipes = 128 << 10;  // bytes that both can hold
+
 [[noreturn]] void failed(const std::string& what) {
   throw InputError({"offsim-kernels"}, what, "expected it to run on this machine");
 }
@@ -86,11 +89,11 @@ pid_t spawn(const std::string& program, const std::vector<std::string>& argument
   return child;
 }
 
-// Standard error line by line: progress is passed on, the rest is kept.
+// Standard error line by line: progress is shown, the rest is kept.
 class Listener {
  public:
-  explicit Listener(const std::function<void(const KernelsProgress&)>& progress)
-      : progress_(progress) {}
+  Listener(std::string verb, const Terminal& terminal, std::ostream& err)
+      : verb_(std::move(verb)), shown_(terminal, err) {}
 
   std::size_t taken() const { return taken_; }
   void take(std::string_view bytes) {
@@ -110,30 +113,45 @@ class Listener {
 
  private:
   void line() {
-    KernelsProgress p;
     std::istringstream in(line_);
-    std::string word;
-    if (in >> word >> p.done >> p.total >> p.name && word == "progress") {
-      progress_(p);
+    std::string word, name;
+    std::size_t done = 0, total = 0;
+    if (in >> word >> done >> total >> name && word == "progress") {
+      shown_.show(fmt::format("\033[K{} {}: ", verb_, printable(name, 40)), done + 1, total);
     } else if (!line_.empty()) {
       words_ = line_;  // the last one says why
     }
     line_.clear();
   }
 
-  const std::function<void(const KernelsProgress&)>& progress_;
+  std::string verb_;
+  ProgressLine shown_;
   std::string line_, words_;
   std::size_t taken_ = 0;
 };
 
-// Takes both until both are closed.
+// Whether it has; it can still be waited for.
+bool has_ended(pid_t child) {
+  siginfo_t info{};
+  return ::waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         info.si_pid == child;
+}
+
+// Takes both until both are closed or, since a process that the child left behind may hold them
+// open, until the child has ended and what it wrote is read.
 std::string listen(Pipe& out, Pipe& err, Listener& listener, pid_t child) {
   std::string text;
   std::array<pollfd, 2> waiting{{{out.end(0), POLLIN, 0}, {err.end(0), POLLIN, 0}}};
   std::array<char, 65536> buffer;
-  while (waiting[0].fd >= 0 || waiting[1].fd >= 0) {
-    if (::poll(waiting.data(), waiting.size(), -1) < 0 && errno != EINTR) {
+  std::size_t after_end = 0;
+  while ((waiting[0].fd >= 0 || waiting[1].fd >= 0) && after_end <= kInPipes) {
+    const bool ended = has_ended(child);
+    const int ready = ::poll(waiting.data(), waiting.size(), ended ? 0 : kLook);
+    if ((ready < 0 && errno != EINTR) || (ready == 0 && ended)) {
       break;
+    }
+    if (ready <= 0) {
+      continue;
     }
     for (std::size_t i = 0; i < waiting.size(); ++i) {
       if (waiting[i].fd < 0 || waiting[i].revents == 0) {
@@ -142,7 +160,10 @@ std::string listen(Pipe& out, Pipe& err, Listener& listener, pid_t child) {
       const ssize_t got = ::read(waiting[i].fd, buffer.data(), buffer.size());
       if (got <= 0) {
         waiting[i].fd = -1;  // poll passes over it
-      } else if (i == 1) {
+        continue;
+      }
+      after_end += ended ? static_cast<std::size_t>(got) : 0;
+      if (i == 1) {
         listener.take({buffer.data(), static_cast<std::size_t>(got)});
       } else {
         text.append(buffer.data(), static_cast<std::size_t>(got));
@@ -173,13 +194,13 @@ std::string find_kernels(const std::optional<std::string>& asked) {
 }
 
 std::string run_kernels(const std::string& program, const std::vector<std::string>& arguments,
-                        const std::function<void(const KernelsProgress&)>& progress) {
+                        const std::string& verb, const Terminal& terminal, std::ostream& err_out) {
   Pipe out;
   Pipe err;
   const pid_t child = spawn(program, arguments, out, err);
   out.close(1);
   err.close(1);
-  Listener listener(progress);
+  Listener listener(verb, terminal, err_out);
   std::string text = listen(out, err, listener, child);
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
@@ -195,7 +216,10 @@ std::string run_kernels(const std::string& program, const std::vector<std::strin
     failed(fmt::format("'{}' does not start", printable(program)));
   }
   if (WEXITSTATUS(status) != 0) {
-    failed(words.empty() ? fmt::format("it stopped with code {}", WEXITSTATUS(status)) : words);
+    if (words.empty()) {
+      failed(fmt::format("it stopped with code {}", WEXITSTATUS(status)));
+    }
+    throw InputError({"offsim-kernels"}, words);
   }
   return text;
 }

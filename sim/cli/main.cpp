@@ -78,6 +78,18 @@ void add_work_flags(CLI::App* app, WorkFlags& work) {
       ->allow_extra_args(false);
 }
 
+// Of a command that asks about one step.
+template <class Options>
+void add_step_flags(CLI::App* app, Options& options) {
+  app->add_option("--model", options.model, "a name of the catalog or a config.json")
+      ->type_name("M");
+  app->add_option("--hardware", options.hardware, "a name of the catalog or a YAML file")
+      ->type_name("H");
+  app->add_option("--plan", options.plan, "a training system: offsim catalog plans")
+      ->type_name("P");
+  add_work_flags(app, options.work);
+}
+
 void add_catalog_flag(CLI::App* app, std::optional<std::string>& catalog) {
   app->add_option("--catalog", catalog, "a folder with hardware/ and models/")->type_name("DIR");
 }
@@ -89,13 +101,7 @@ void add_answer_flags(CLI::App* app, std::optional<std::string>& price, std::str
 
 Command predict_command_line(CLI::App& main, PredictOptions& options) {
   CLI::App* app = main.add_subcommand("predict", "one step of a model on a machine under a plan");
-  app->add_option("--model", options.model, "a name of the catalog or a config.json")
-      ->type_name("M");
-  app->add_option("--hardware", options.hardware, "a name of the catalog or a YAML file")
-      ->type_name("H");
-  app->add_option("--plan", options.plan, "a training system: offsim catalog plans")
-      ->type_name("P");
-  add_work_flags(app, options.work);
+  add_step_flags(app, options);
   add_answer_flags(app, options.price, options.json);
   app->add_option("--tokens", options.tokens, "hours and dollars for so many, such as 10M")
       ->type_name("N");
@@ -171,7 +177,7 @@ Command validate_command_line(CLI::App& main, ValidateOptions& options) {
 
 Command calibrate_command_line(CLI::App& main, CalibrateOptions& options) {
   CLI::App* app = main.add_subcommand("calibrate", "measure this machine and write its file");
-  app->add_option("--out", options.out, "the machine file to write; its records go beside it")
+  app->add_option("--out", options.out, "machine file to write; its records go beside it")
       ->type_name("FILE.yaml");
   app->add_option("--check", options.check, "measure again: what has drifted since that file")
       ->type_name("FILE.yaml");
@@ -179,8 +185,7 @@ Command calibrate_command_line(CLI::App& main, CalibrateOptions& options) {
       ->type_name("G,...");
   app->add_flag("--quick", options.quick, "under a minute: fewer sizes and repetitions")
       ->disable_flag_override();
-  app->add_option("--file", options.file,
-                  "on the drive to measure: a new file, removed at the end (no storage benches)")
+  app->add_option("--file", options.file, "a new file on the drive to measure, removed again")
       ->type_name("FILE");
   app->add_option("--file-size", options.file_size, "of that file, at most")->type_name("SIZE");
   app->add_option("--base", options.base, "a system of the catalog for what is not measured")
@@ -198,13 +203,7 @@ Command calibrate_command_line(CLI::App& main, CalibrateOptions& options) {
 
 Command replay_command_line(CLI::App& main, ReplayOptions& options) {
   CLI::App* app = main.add_subcommand("replay", "a plan's step executed on this machine's GPU");
-  app->add_option("--model", options.model, "a name of the catalog or a config.json")
-      ->type_name("M");
-  app->add_option("--hardware", options.hardware, "a name of the catalog or a YAML file")
-      ->type_name("H");
-  app->add_option("--plan", options.plan, "a training system: offsim catalog plans")
-      ->type_name("P");
-  add_work_flags(app, options.work);
+  add_step_flags(app, options);
   app->add_option("--layers", options.layers, "so many layers of the model's")->type_name("N");
   app->add_option("--file", options.file, "a new file, on the drive to be used")->type_name("PATH");
   app->add_option("--kernels", options.kernels, "the program offsim-kernels")->type_name("PATH");

@@ -73,7 +73,7 @@ class MemoryFile {
 
 // Executes the program here.
 study::MeasuredReplay execute(const ReplayOptions& options, const plans::Job& job,
-                              const runtime::Program& program) {
+                              const runtime::Program& program, std::ostream& err) {
   const std::string kernels = find_kernels(options.kernels);
   const MemoryFile file;
   {
@@ -84,14 +84,14 @@ study::MeasuredReplay execute(const ReplayOptions& options, const plans::Job& jo
     }
   }
   std::istringstream in(run_kernels(kernels, replay_words(options, job, program, file.path()),
-                                    [](const KernelsProgress&) {}));
+                                    "replaying", options.terminal, err));
   return study::read_replay(in, "offsim-kernels", program);
 }
 
 study::MeasuredReplay measure(const ReplayOptions& options, const plans::Job& job,
-                              const runtime::Program& program) {
+                              const runtime::Program& program, std::ostream& err) {
   if (!options.measured) {
-    return execute(options, job, program);
+    return execute(options, job, program, err);
   }
   require_file(*options.measured);
   if (fs::file_size(*options.measured) > kMostRecordBytes) {
@@ -150,7 +150,7 @@ plans::Job job_of(const ReplayOptions& options) {
 
 }  // namespace
 
-int run_replay(const ReplayOptions& options, std::ostream& out, std::ostream&) {
+int run_replay(const ReplayOptions& options, std::ostream& out, std::ostream& err) {
   refuse_mixed(options);
   const plans::Job job = job_of(options);
   const study::Run run = study::simulate_replay(job);
@@ -168,7 +168,7 @@ int run_replay(const ReplayOptions& options, std::ostream& out, std::ostream&) {
     }
     return 0;
   }
-  const study::MeasuredReplay measured = measure(options, job, run.program);
+  const study::MeasuredReplay measured = measure(options, job, run.program, err);
   const std::vector<study::ReplaySpan> predicted = study::predicted_spans(run, measured.reported);
   const study::ReplayComparison comparison = study::compare_replay(
       run.program, measured, predicted, study::predicted_step(run, measured.reported));

@@ -28,7 +28,7 @@
 // sent, 4 B a shard's parameter, tensor by tensor, not blocking. From the second micro-batch on
 // every copy blocks, into a new pageable temporary, and the CPU adds it (12 B).
 // At the end of the backward the host waits for all of that. Then, the GPU idle: clip (norms on one
-// core, and a scaling), AdamW: fused 28 B a parameter, one call a tensor; for-loop about 80 B,
+// core, and a scaling), AdamW: fused 28 B a parameter, one call a tensor; for-loop about 88 B,
 // which makes and drops two temporaries of every tensor. Nothing goes back: the next unshard reads
 // it. Blocks of the reduce-scatter stream are its own, so that they are free as soon as the host
 // drops them: no record_stream.

@@ -18,6 +18,8 @@ using study::ReplayRow;
 using study::ReplaySpan;
 
 constexpr double kSmallRow = 0.01;  // of the step
+constexpr const char* kNoHash =
+    "no hash in these records: cannot tell whether they are of this program";
 
 std::string difference(double measured, double predicted) {
   return measured > 0 ? fmt::format("{:+.0f} %", 100 * (predicted / measured - 1)) : "";
@@ -161,7 +163,7 @@ std::string replay_text(const plans::Job& job, const study::MeasuredReplay& meas
   if (!measured.memory.empty()) {
     out += labelled("memory", arena_text(measured) + " that the program holds", style);
   }
-  return out;
+  return measured.has_hash ? out : out + warnings_text({kNoHash}, style);
 }
 
 std::string replay_json(const plans::Job& job, const study::MeasuredReplay& measured,
@@ -183,6 +185,9 @@ std::string replay_json(const plans::Job& job, const study::MeasuredReplay& meas
   for (const study::ReplayMemory& use : measured.memory) {
     out["memory"].push_back(
         {{"pool", use.pool}, {"used_bytes", use.used.value}, {"held_bytes", use.held.value}});
+  }
+  if (!measured.has_hash) {
+    out["warnings"] = {kNoHash};
   }
   return out.dump(2) + "\n";
 }

@@ -4,7 +4,9 @@
 
 #include <array>
 #include <ostream>
+#include <streambuf>
 
+#include "sim/base/text.h"
 #include "sim/engine/graph.h"
 
 namespace offsim::runtime {
@@ -12,19 +14,6 @@ namespace offsim::runtime {
 using engine::index;
 
 namespace {
-
-// Names here are ours: letters, digits, spaces, dots, brackets. Quotes and backslashes are escaped
-// all the same.
-std::string quoted(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-    }
-    out += c;
-  }
-  return out + "\"";
-}
 
 std::string_view name_of(Space space) {
   static constexpr std::array<std::string_view, 4> kNames{"gpu", "pinned", "pageable", "nvme"};
@@ -135,8 +124,8 @@ class Writer {
   static std::string buffer(const std::optional<Buffer>& b) {
     return b ? std::to_string(index(*b)) : "null";
   }
-  std::string text(Text t) const { return quoted(program_.text(t)); }
-  std::string lane(Lane l) const { return quoted(program_.lanes[index(l)].name); }
+  std::string text(Text t) const { return double_quoted(program_.text(t)); }
+  std::string lane(Lane l) const { return double_quoted(program_.lanes[index(l)].name); }
 
   template <class... Arguments>
   void line(fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
@@ -147,7 +136,38 @@ class Writer {
   std::ostream& out_;
 };
 
+// Hashes what is written to it and keeps nothing.
+class Hasher final : public std::streambuf {
+ public:
+  std::uint64_t hash() const { return hash_; }
+
+ protected:
+  int_type overflow(int_type c) override {
+    if (!traits_type::eq_int_type(c, traits_type::eof())) {
+      const char byte = traits_type::to_char_type(c);
+      xsputn(&byte, 1);
+    }
+    return traits_type::not_eof(c);
+  }
+  std::streamsize xsputn(const char* bytes, std::streamsize count) override {
+    for (std::streamsize i = 0; i < count; ++i) {
+      hash_ = (hash_ ^ static_cast<unsigned char>(bytes[i])) * 0x100000001b3;
+    }
+    return count;
+  }
+
+ private:
+  std::uint64_t hash_ = 0xcbf29ce484222325;
+};
+
 }  // namespace
+
+std::string program_hash(const Program& program) {
+  Hasher hasher;
+  std::ostream out(&hasher);
+  write_program(program, out);
+  return fmt::format("{:016x}", hasher.hash());
+}
 
 std::string_view task_name(HostTask task) {
   static constexpr std::array<std::string_view, 10> kNames{
@@ -162,7 +182,8 @@ void write_program(const Program& program, std::ostream& out) {
       "{{\"schema\":\"offsim.program/1\",\"steps\":{},\"events\":{},\"buffers\":{}}}\n",
       program.steps, program.events, program.buffers);
   for (const LaneInfo& lane : program.lanes) {
-    out << fmt::format("{{\"lane\":{},\"kind\":\"{}\"}}\n", quoted(lane.name), name_of(lane.kind));
+    out << fmt::format("{{\"lane\":{},\"kind\":\"{}\"}}\n", double_quoted(lane.name),
+                       name_of(lane.kind));
   }
   for (std::size_t i = 0; i < program.works.size(); ++i) {
     std::string kernels;
@@ -170,7 +191,7 @@ void write_program(const Program& program, std::ostream& out) {
       kernels += (kernels.empty() ? "" : ",") + kernel_json(kernel, program.half);
     }
     out << fmt::format("{{\"work\":{},\"name\":{},\"kernels\":[{}]}}\n", i,
-                       quoted(program.works[i].name), kernels);
+                       double_quoted(program.works[i].name), kernels);
   }
   const Writer writer(program, out);
   for (const Call& call : program.calls) {

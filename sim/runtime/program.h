@@ -181,5 +181,8 @@ struct Program {
 
 // One JSON object a line: a header with the schema, the lanes, the works, then the calls.
 void write_program(const Program& program, std::ostream& out);
+// FNV-1a of those bytes, 64 bits in hexadecimal digits. Who executes them computes the same and
+// writes it in its records.
+std::string program_hash(const Program& program);
 
 }  // namespace offsim::runtime

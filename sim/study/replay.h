@@ -53,7 +53,8 @@ struct MeasuredReplay {
   std::size_t reported = 0;   // which step of the program the spans are of
   std::vector<ReplaySpan> spans;
   std::vector<ReplayMemory> memory;
-  double step() const;  // seconds of the reported one
+  bool has_hash = false;  // without, of whatever program of the same lanes and calls
+  double step() const;    // seconds of the reported one
 };
 // Throws InputError with the line for what is no such record, or is of another program.
 MeasuredReplay read_replay(std::istream& in, const std::string& name,

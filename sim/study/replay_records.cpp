@@ -1,134 +1,84 @@
 // Reads what the replayer wrote.
 #include <fmt/format.h>
 
-#include <cmath>
-#include <istream>
-#include <nlohmann/json.hpp>
-
-#include "sim/base/text.h"
+#include "sim/base/record_lines.h"
 #include "sim/study/replay.h"
 
 namespace offsim::study {
 
 namespace {
 
-using nlohmann::json;
-
-constexpr std::size_t kLongestRecord = 1 << 20;  // bytes
-constexpr std::size_t kMostRecords = 20'000'000;
 constexpr double kLongestRun = 1e6;  // seconds
-
-// For a message; what is nested, maybe deep, by its kind.
-std::string shown(const json& value) {
-  return value.is_structured() ? value.type_name() : printable(value.dump().substr(0, 40));
-}
+constexpr std::int64_t kMostReplayBytes = 1'000'000'000'000'000'000;
 
 class RecordReader {
  public:
-  RecordReader(const std::string& name, const runtime::Program& program)
-      : name_(name), program_(program) {}
+  explicit RecordReader(const runtime::Program& program) : program_(program) {}
 
-  MeasuredReplay read(std::istream& in) {
-    std::string line;
-    while (std::getline(in, line)) {
-      ++line_;
-      if (line.size() > kLongestRecord || static_cast<std::size_t>(line_) > kMostRecords) {
-        refuse("the file is too large", "expected records of a replay");
-      }
-      const json record = json::parse(line, nullptr, false);
-      if (!record.is_object() || ended_) {
-        refuse(ended_ ? "there is a line after the end" : "is no JSON object",
-               "expected a record of a replay");
-      }
-      take(record);
+  void take(const std::string& kind, View& record) {
+    if (kind == "env") {
+      take_env(record);
+    } else if (kind == "memory") {
+      const std::string pool = record.text("pool");
+      const std::int64_t used = record.integer("bytes", 0, kMostReplayBytes);
+      out_.memory.push_back(
+          {pool, Bytes(used), Bytes(record.integer("held", 0, kMostReplayBytes))});
+    } else if (kind == "step") {
+      take_step(record);
+    } else if (kind == "reported") {
+      out_.reported = step_of(record);
+    } else if (kind == "call") {
+      take_call(record);
+    } else {
+      throw InputError(record.place_of("record"), fmt::format("there is no record '{}'", kind),
+                       "expected env, memory, step, reported, call or end");
     }
-    if (!ended_ || out_.steps.empty() || !has_step()) {
-      throw InputError({name_, 0, 0}, "the records are not whole",
-                       "expected an env, steps, the reported one and an end");
+  }
+
+  MeasuredReplay finish(const std::string& file) && {
+    if (out_.steps.empty() || out_.reported < out_.first ||
+        out_.reported - out_.first >= out_.steps.size()) {
+      throw InputError({file}, "the records have no reported step",
+                       "expected steps and which of them is reported");
     }
     return std::move(out_);
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& wrong, const std::string& expected) const {
-    throw InputError({name_, line_, 1}, wrong, expected);
+  std::size_t step_of(View& record) const {
+    return static_cast<std::size_t>(record.integer("index", 0, program_.steps - 1));
   }
 
-  bool has_step() const {
-    return out_.reported >= out_.first && out_.reported - out_.first < out_.steps.size();
+  // What the reader of machine files has no use for: a time before the step began.
+  static double seconds(View& record, const char* key, double least) {
+    Node node = record.need(key);
+    const bool negative = !node.quoted && node.scalar.starts_with('-');
+    node.scalar.erase(0, negative ? 1 : 0);
+    const double value = (negative ? -1 : 1) * to_number(node, key);
+    if (value < least || value > kLongestRun) {
+      throw InputError(node.place, fmt::format("{} is {:g}", key, value),
+                       fmt::format("expected seconds from {:g} to {:g}", least, kLongestRun));
+    }
+    return value;
   }
 
-  const json& field(const json& record, const char* key) const {
-    const auto found = record.find(key);
-    if (found == record.end()) {
-      refuse(fmt::format("the record has no '{}'", key), "expected a record of a replay");
+  void take_env(View& record) {
+    out_.has_hash = record.has("program_hash");
+    if (out_.has_hash && record.text("program_hash") != runtime::program_hash(program_)) {
+      throw InputError(record.place_of("program_hash"), "recorded from another program",
+                       "expected the records of what --save writes for this model, plan and "
+                       "options");
     }
-    return *found;
-  }
-  std::string text(const json& record, const char* key) const {
-    const json& value = field(record, key);
-    if (!value.is_string()) {
-      refuse(fmt::format("'{}' is no text", key), "expected a record of a replay");
-    }
-    return printable(value.get<std::string>());
-  }
-  double seconds(const json& record, const char* key, double least) const {
-    const json& value = field(record, key);
-    const double number = value.is_number() ? value.get<double>() : NAN;
-    if (!(number >= least && number <= kLongestRun)) {
-      refuse(fmt::format("'{}' is {}", key, shown(value)), "expected seconds");
-    }
-    return number;
-  }
-  std::int64_t whole(const json& record, const char* key, std::int64_t most) const {
-    const json& value = field(record, key);
-    if (!value.is_number_unsigned() ||
-        value.get<std::uint64_t>() > static_cast<std::uint64_t>(most)) {
-      refuse(fmt::format("'{}' is {}", key, shown(value)),
-             fmt::format("expected a whole number up to {}", most));
-    }
-    return value.get<std::int64_t>();
-  }
-
-  void take(const json& record) {
-    const std::string kind = text(record, "record");
-    if ((kind == "env") != (line_ == 1)) {
-      refuse(fmt::format("'{}' is record {}", kind, line_), "expected env first, and once");
-    }
-    if (kind == "env") {
-      take_env(record);
-    } else if (kind == "memory") {
-      out_.memory.push_back({text(record, "pool"), Bytes(whole(record, "bytes", kMostBytes)),
-                             Bytes(whole(record, "held", kMostBytes))});
-    } else if (kind == "step") {
-      take_step(record);
-    } else if (kind == "reported") {
-      out_.reported = static_cast<std::size_t>(whole(record, "index", program_.steps - 1));
-    } else if (kind == "call") {
-      take_call(record);
-    } else if (kind == "end") {
-      ended_ = true;
-    } else {
-      refuse(fmt::format("there is no record '{}'", kind),
-             "expected env, memory, step, reported, call or end");
+    if (const Node& gpu = record.need("gpu"); gpu.kind == Node::Kind::kMap) {
+      out_.gpu = View(gpu, "gpu").text("name", "");
     }
   }
 
-  void take_env(const json& record) {
-    if (const std::string schema = text(record, "schema"); schema != "offsim.replay/1") {
-      refuse(fmt::format("the schema is '{}'", schema), "expected offsim.replay/1");
-    }
-    const json& gpu = field(record, "gpu");
-    if (gpu.is_object() && gpu.contains("name") && gpu["name"].is_string()) {
-      out_.gpu = printable(gpu["name"].get<std::string>());
-    }
-  }
-
-  void take_step(const json& record) {
-    const auto at = static_cast<std::size_t>(whole(record, "index", program_.steps - 1));
+  void take_step(View& record) {
+    const std::size_t at = step_of(record);
     if (at == 0 || (!out_.steps.empty() && at != out_.first + out_.steps.size())) {
-      refuse(fmt::format("step {} is out of order", at),
-             "expected steps in a row, after the first");
+      throw InputError(record.place_of("index"), fmt::format("step {} is out of order", at),
+                       "expected steps in a row, after the first");
     }
     if (out_.steps.empty()) {
       out_.first = at;
@@ -136,30 +86,25 @@ class RecordReader {
     out_.steps.push_back(seconds(record, "seconds", 1e-12));
   }
 
-  void take_call(const json& record) {
+  void take_call(View& record) {
     ReplaySpan span;
     span.call = static_cast<std::uint32_t>(
-        whole(record, "call", static_cast<std::int64_t>(program_.calls.size()) - 1));
-    const std::string lane = text(record, "lane");
+        record.integer("call", 0, static_cast<std::int64_t>(program_.calls.size()) - 1));
+    const std::string lane = record.text("lane");
     while (span.lane < program_.lanes.size() && program_.lanes[span.lane].name != lane) {
       ++span.lane;
     }
     if (span.lane == program_.lanes.size()) {
-      refuse(fmt::format("the program has no lane '{}'", lane),
-             "expected the records of the same program");
+      throw InputError(record.place_of("lane"), fmt::format("the program has no lane '{}'", lane),
+                       "expected the records of the same program");
     }
     span.begin = seconds(record, "begin", -kLongestRun);
     span.end = seconds(record, "end", span.begin);
     out_.spans.push_back(span);
   }
 
-  static constexpr std::int64_t kMostBytes = 1'000'000'000'000'000'000;
-
-  std::string name_;
   const runtime::Program& program_;
   MeasuredReplay out_;
-  int line_ = 0;
-  bool ended_ = false;
 };
 
 }  // namespace
@@ -168,7 +113,10 @@ double MeasuredReplay::step() const { return steps[reported - first]; }
 
 MeasuredReplay read_replay(std::istream& in, const std::string& name,
                            const runtime::Program& program) {
-  return RecordReader(name, program).read(in);
+  RecordReader reader(program);
+  read_record_lines(in, name, "offsim.replay/1",
+                    [&](const std::string& kind, View& record) { reader.take(kind, record); });
+  return std::move(reader).finish(name);
 }
 
 }  // namespace offsim::study

@@ -100,7 +100,7 @@ TEST(MachineFile, WhatWasNotMeasuredIsTheBasesAndSaidToBe) {
                                                  "drives: of workstation-pcie4-4090"}));
 }
 
-TEST(MachineFile, ALinkIsALineThroughItsCopies) {
+std::string link_lines() {
   std::string lines;
   for (const char* const direction : {"h2d", "d2h"}) {
     for (const double bytes : {1e6, 1e7, 1e9}) {  // 2 us and 50 GB/s
@@ -111,9 +111,13 @@ TEST(MachineFile, ALinkIsALineThroughItsCopies) {
           2e-6 + bytes / 50e9);
     }
   }
-  lines +=
-      point("copy", R"("direction":"both","memory":"pinned","bytes":1000000000,"node":0)", 0.025);
-  const std::string text = records_text(kGpu, lines);
+  return lines + point("copy",
+                       R"("direction":"both","memory":"pinned","bytes":1000000000,"node":0)",
+                       0.025);
+}
+
+TEST(MachineFile, ALinkIsALineThroughItsCopies) {
+  const std::string text = records_text(kGpu, link_lines());
   const std::string base = system_of_gpu(parse_records(text, "r.jsonl"), catalog());
   EXPECT_EQ(base, "h200-pcie5");
   const machine::Machine m = load(file_of(text, base));
@@ -122,6 +126,16 @@ TEST(MachineFile, ALinkIsALineThroughItsCopies) {
   EXPECT_NEAR(m.link->total.value.value, 80e9, 1e7);  // 2 GB in 25 ms
   EXPECT_EQ(m.accelerator.bf16.value,
             machine::load_machine(catalog(), base).accelerator.bf16.value);
+}
+
+TEST(MachineFile, ALinkThatTheBaseHasNotIsLeftOutAndSaidToBe) {
+  const MachineFile file = file_of(records_text(kGpu, link_lines()), "dgx-spark");
+  EXPECT_FALSE(load(file).link);
+  EXPECT_EQ(file.left_out,
+            (std::vector<std::string>{"the link was measured and is left out: dgx-spark has none; "
+                                      "--base names another system"}));
+  EXPECT_TRUE(file.fitted.empty());
+  EXPECT_TRUE(file_of(records_text(kGpu, link_lines()), "h200-pcie5").left_out.empty());
 }
 
 TEST(MachineFile, ADriveIsItsBestAndWhatAMixKeeps) {

@@ -1,6 +1,8 @@
 // Does calibrate refuse what it cannot do, write both files or none, and measure a real machine?
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/cli/program.h"
 
 namespace offsim::cli::calibrate_test {
@@ -34,6 +36,9 @@ TEST(Calibrate, AMistakeIsOneLineAndWritesNothing) {
       {"--out a.yaml --records cut.jsonl", "cut.jsonl: the records have no end"},
       {"--out a.yaml --records r.jsonl --base h200-pcie6", "did you mean 'h200-pcie5'?"},
       {"--out a.yaml --only hots", "--only hots: no such group or bench"},
+      {"--out a.yaml --only ,gpu", "offsim-kernels: command line: --only has an empty name"},
+      {"--out a.yaml --only ''", "--only is empty"},
+      {"--out a.yaml --file .", "offsim-kernels: .: exists, and is left alone"},
       {"--out a.yaml --kernels none", "'./none' does not start"},
       {"--check a.yaml", "a.jsonl"},
   };
@@ -60,6 +65,27 @@ TEST(Calibrate, TheSameRecordsGiveTheSameFile) {
   EXPECT_EQ(folder.read("a.jsonl"), records("1e-6"));
   EXPECT_EQ(offsim(command, folder.path()).out, first.out);
   EXPECT_EQ(folder.read("a.yaml"), file);
+}
+
+std::size_t widest_line(const std::string& text) {
+  std::size_t widest = 0;
+  for (const std::string& line : lines_of(text)) {
+    widest = std::max(widest, line.size());
+  }
+  return widest;
+}
+
+TEST(Calibrate, ItsTextFitsEightyColumns) {
+  const Folder folder;
+  const Outcome done = offsim("calibrate --out a.yaml --records " OFFSIM_SOURCE_DIR
+                              "/hardware/measured/h200-calibrated.jsonl",
+                              folder.path());
+  ASSERT_EQ(done.code, 0) << done.err;
+  EXPECT_LE(widest_line(done.out), 80U) << done.out;
+  for (const char* const command :
+       {"predict", "compare", "run", "catalog", "validate", "calibrate", "replay", "dag"}) {
+    EXPECT_LE(widest_line(offsim(std::string(command) + " --help").out), 80U) << command;
+  }
 }
 
 TEST(Calibrate, CheckSaysWhatHasDrifted) {

@@ -1,6 +1,9 @@
 // Is a replay saved, run and compared? A script stands for the program that needs a GPU.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 
+#include <chrono>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -17,7 +20,7 @@ const std::string kAsk =
 
 // Native has three steps, two more are measured. The step before the last is reported; its first
 // launch takes half of it.
-std::string records(const std::string& program) {
+std::string records(const std::string& program, const std::string& hash = "") {
   int call = 0, ends = 0, launch = -1;
   for (const std::string& line : lines_of(program)) {
     const json record = json::parse(line);
@@ -28,7 +31,9 @@ std::string records(const std::string& program) {
     }
   }
   EXPECT_EQ(ends, 5);
-  return R"({"record":"env","schema":"offsim.replay/1","gpu":{"name":"A GPU"}}
+  return R"({"record":"env","schema":"offsim.replay/1",)" +
+         (hash.empty() ? "" : R"("program_hash":")" + hash + R"(",)") +
+         R"("gpu":{"name":"A GPU"}}
 {"record":"memory","pool":"gpu","bytes":1073741824,"held":2147483648}
 {"record":"step","index":2,"seconds":3}
 {"record":"step","index":3,"seconds":2}
@@ -80,6 +85,29 @@ TEST_F(Replay, RecordsMadeElsewhereAreCompared) {
   EXPECT_EQ(answer.at("classes").at(0).at("measured_s"), 1.0);
 }
 
+std::string hash_of(const std::string& text) {  // FNV-1a
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char c : text) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+TEST_F(Replay, RecordsOfAnotherProgramAreKnownByItsHash) {
+  EXPECT_EQ(hash_of("foobar"), "85944171f73967e8");  // of the hash's authors
+  const std::string program = folder_.read("program.jsonl");
+  folder_.write("same.jsonl", records(program, hash_of(program)));
+  folder_.write("other.jsonl", records(program, hash_of(program + "\n")));
+  const Outcome same = ask(" --measured same.jsonl");
+  EXPECT_EQ(same.code, 0) << same.err;
+  EXPECT_THAT(same.out, testing::Not(HasSubstr("no hash")));
+  const Outcome other = ask(" --measured other.jsonl");
+  EXPECT_EQ(other.code, 2);
+  EXPECT_THAT(other.err, HasSubstr("other.jsonl:1:59: recorded from another program; expected"));
+  EXPECT_THAT(ask(" --measured records.jsonl").out,
+              HasSubstr("warning: no hash in these records: cannot tell whether they are of this"));
+}
+
 TEST_F(Replay, AProgramIsRunAndNothingIsLeft) {
   script("kernels.sh",
          "test \"$1\" = replay && test -s \"$2\" && echo \"$2\" > where && "
@@ -88,6 +116,26 @@ TEST_F(Replay, AProgramIsRunAndNothingIsLeft) {
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_EQ(json::parse(run.out), json::parse(ask(" --measured records.jsonl --json -").out));
   EXPECT_THAT(folder_.read("where"), testing::StartsWith("/proc/self/fd/"));  // no file to leave
+}
+
+// What the program leaves behind holds its outputs open.
+TEST_F(Replay, AProgramThatHasEndedIsNotWaitedFor) {
+  script("leaves.sh", "sleep 60 & echo $! > left; cat records.jsonl");
+  const auto begin = std::chrono::steady_clock::now();
+  const Outcome run = ask(" --kernels ./leaves.sh --json -");
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+  EXPECT_EQ(::kill(std::stoi(folder_.read("left")), SIGKILL), 0);
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_EQ(json::parse(run.out), json::parse(ask(" --measured records.jsonl --json -").out));
+}
+
+TEST_F(Replay, ATerminalSeesHowFarItIs) {
+  script("slow.sh",
+         "echo progress 0 5 memory >&2; sleep 1.2; echo progress 3 5 steps >&2; sleep 0.1; "
+         "cat records.jsonl");
+  EXPECT_THAT(on_terminal("cd '" + folder_.path().string() + "' && offsim " + kAsk +
+                          " --kernels ./slow.sh"),
+              HasSubstr("replaying steps: 4 of 5"));
 }
 
 TEST_F(Replay, WhatCannotRunSaysSoInOneLine) {
@@ -99,7 +147,7 @@ TEST_F(Replay, WhatCannotRunSaysSoInOneLine) {
   script("killed.sh", "kill -9 $$");
   EXPECT_THAT(ask(" --kernels ./killed.sh").err, HasSubstr("signal 9 ended it"));
   script("silent.sh", "true");
-  EXPECT_THAT(ask(" --kernels ./silent.sh").err, HasSubstr("the records are not whole"));
+  EXPECT_THAT(ask(" --kernels ./silent.sh").err, HasSubstr("the records have no end"));
 }
 
 TEST_F(Replay, BadQuestionsAreRefused) {
@@ -107,7 +155,7 @@ TEST_F(Replay, BadQuestionsAreRefused) {
     std::string more, says;
   } cases[] = {
       {" --measured missing.jsonl", "missing.jsonl: no such file"},
-      {" --measured program.jsonl", "program.jsonl:1:1: the record has no 'record'"},
+      {" --measured program.jsonl", "program.jsonl:1:1: record is missing"},
       {" --measured records.jsonl --save x", "--measured has no effect beside --save"},
       {" --measured records.jsonl --kernels x", "--kernels has no effect beside --measured"},
       {" --measured records.jsonl --file x", "--file has no effect beside --measured"},

@@ -40,6 +40,7 @@ class FakeDevice final : public Device {
       }
     }
   }
+  void start() override {}
   void launch(std::uint32_t stream, std::uint32_t, std::size_t) override {
     queue(stream, [] { sleep(); });
   }
@@ -79,7 +80,9 @@ class FakeDevice final : public Device {
   void synchronize_point(std::uint32_t point) override {
     wait([this, point] { return times_[point] > 0; });
   }
-  double seconds(std::uint32_t point) override { return times_[point]; }
+  std::vector<double> seconds(std::uint32_t count) override {
+    return {times_.begin(), times_.begin() + count};
+  }
   std::byte* pinned() override { return pinned_.data(); }
   std::int64_t pinned_bytes() const override { return static_cast<std::int64_t>(pinned_.size()); }
   std::vector<MemoryUse> memory() const override { return {}; }

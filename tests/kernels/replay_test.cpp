@@ -5,6 +5,8 @@
 #include <sstream>
 
 #include "fake_device.h"
+#include "kernels/host/cpu_kernels.h"
+#include "kernels/records.h"
 #include "kernels/replay/executor.h"
 #include "kernels/replay/program.h"
 #include "kernels/replay/replay.h"
@@ -66,7 +68,7 @@ Program program_of(const std::string& text) {
 std::string refusal(const std::string& text) {
   try {
     program_of(text);
-  } catch (const std::runtime_error& error) {
+  } catch (const UserError& error) {
     return error.what();
   }
   return "";
@@ -116,10 +118,20 @@ TEST(ReplayReader, RefusesInOneLineWithItsPlace) {
     EXPECT_THAT(said, testing::StartsWith("p.jsonl:"));
     EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 0);
   }
+  EXPECT_THAT(refusal(kHeader + R"({"call":"launch","stream":"compute","work":-1})" + "\n"),
+              testing::StartsWith("p.jsonl:8:37: 'work' of a call is -1"));
+  EXPECT_THAT(refusal(kHeader + "{\"call\":\n"), testing::StartsWith("p.jsonl:8:9: is no JSON"));
+  EXPECT_THAT(
+      refusal(kHeader +
+              R"({"work":1,"name":"a","kernels":[{"attention":{"batch":1,"heads":1,"kv_heads":1,)"
+              R"("sequence":8,"head_dim":8,"value_dim":8,"causal":true,"backward":false,)"
+              R"("type":"fp32"},"count":1}]})"
+              "\n"),
+      HasSubstr("p.jsonl:8:151: attention in fp32 is not replayed"));
   EXPECT_THAT(refusal(""), HasSubstr("not whole"));
   EXPECT_THAT(refusal(kHeader + kEnd), HasSubstr("1 of 2 steps"));
   EXPECT_THAT(refusal(kHeader + kEnd + kEnd + launch()), HasSubstr("not whole"));
-  EXPECT_THAT(refusal("{\"schema\":\"offsim.program/2\"}\n"), HasSubstr("p.jsonl:1: the schema"));
+  EXPECT_THAT(refusal("{\"schema\":\"offsim.program/2\"}\n"), HasSubstr("p.jsonl:1:1: the schema"));
 }
 
 // A host whose work takes a moment and leaves a trace of who did it.
@@ -230,6 +242,15 @@ TEST(ReplayExecutor, HostTasksTakeTheirTime) {
   EXPECT_LT(other.end - other.begin, 0.012);
 }
 
+TEST(ReplayExecutor, SaysHowManyStepsWereIssued) {
+  std::vector<std::int64_t> said;
+  const Program program = program_of(kHeader + launch() + kEnd + launch() + kEnd);
+  FakeDevice device;
+  FakeHost host;
+  execute(program, device, host, {}, [&](std::int64_t issued) { said.push_back(issued); });
+  EXPECT_EQ(said, (std::vector<std::int64_t>{1, 2}));
+}
+
 TEST(ReplayExecutor, AFailureEndsAllWaits) {
   EXPECT_THROW(run(cpu("worker", "broken") + event("record", "worker", 0) +
                    event("wait", "compute", 0) + event("wait", "host", 0) + launch()),
@@ -278,6 +299,23 @@ TEST(ReplayHostWork, RunsTheKernelsOfFrameworks) {
                std::runtime_error);
 }
 
+// Bytes an element that the passes read and write.
+int moved_by(const std::string& kernel) {
+  int bytes = 0;
+  for (const std::string& pass : passes_of(kernel).kernels) {
+    bytes += find_cpu_kernel(pass).moved;
+  }
+  return bytes;
+}
+
+// PyTorch's for-loop AdamW in fp32 reads and writes: mul_ 4 + 4, lerp_ 8 + 4, mul_ 4 + 4, addcmul_
+// 8 + 4, sqrt 4 + 4, division 4 + 4, add_ 4 + 4, addcdiv_ 12 + 4.
+TEST(ReplayHostWork, TheForLoopMovesWhatPyTorchsMoves) {
+  EXPECT_EQ(moved_by("adam_torch_loop_f32"), 8 + 12 + 8 + 12 + 8 + 8 + 8 + 16);
+  EXPECT_EQ(moved_by("adam_torch_loop_bf16"), 40);
+  EXPECT_EQ(moved_by("adam_deepspeed_bf16"), 22);
+}
+
 TEST(ReplayHostWork, NeedsAFileForADrive) {
   const std::string read = R"({"call":"read","queue":"drive","bytes":100000,)"
                            R"("in_flight":8192,"gpu_direct":false,"what":"x"})";
@@ -303,6 +341,19 @@ TEST(Replay, ReportsTheMedianStepFromItsBeginning) {
 {"record":"call","call":8,"lane":"host","begin":0.5,"end":1.0}
 {"record":"end"}
 )");
+}
+
+// The number was computed by another program; the writer's tests have the same text and number.
+TEST(Replay, RecordsNameTheProgramByItsHash) {
+  const Program program =
+      program_of(R"({"schema":"offsim.program/1","steps":1,"events":0,"buffers":0}
+{"lane":"host","kind":"host"}
+{"lane":"compute","kind":"stream"}
+{"call":"end_step"}
+)");
+  std::ostringstream out;
+  write_environment(program, "p.jsonl", out);
+  EXPECT_THAT(out.str(), HasSubstr(R"("program":"p.jsonl","program_hash":"4234448ede66ca69",)"));
 }
 
 TEST(Replay, SecondsOfTasksAreNumbers) {

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -104,6 +105,30 @@ TEST_F(ScratchFiles, WhatIsWrittenIsReadBack) {
   EXPECT_EQ(std::count(at + 3 * kBlock, at + 4 * kBlock, 'a'), kBlock);
   engine->submit({false, at, std::int64_t{1} << 40, kBlock, 5});  // behind the end: no bytes
   EXPECT_THROW(engine->wait(), std::runtime_error);
+}
+
+// Found out before anything is measured, also by those that would fill a file first.
+TEST_F(ScratchFiles, AFileThatMayNotBeLargeEnoughIsRefused) {
+  EXPECT_EQ(scratch_refused(path("file"), 1000),
+            path("file") + ": may have 1000 B; expected 64 MiB or more");
+  EXPECT_EQ(scratch_refused(path("file"), -1),
+            path("file") + ": may have -1 B; expected 64 MiB or more");
+}
+
+// A device that is always full.
+TEST(IoEngines, AFullDriveIsSaidToBeOne) {
+  const int full = open("/dev/full", O_RDWR | O_CLOEXEC);
+  ASSERT_GE(full, 0);
+  alignas(4096) static char block[4096];
+  const auto engine = make_io_engine(full, 1);
+  engine->submit({true, block, 0, sizeof block, 1});
+  try {
+    engine->wait();
+    ADD_FAILURE() << "it had room";
+  } catch (const std::runtime_error& error) {
+    EXPECT_STREQ(error.what(), "the drive is full: a write to the file found no room");
+  }
+  close(full);
 }
 
 // A tenth of what is free, in whole blocks of 8 MiB, however much is asked for.

@@ -160,5 +160,20 @@ TEST(WrittenProgram, IsOneObjectALineInIssueOrder) {
   EXPECT_EQ(lines[15]["used_by"], "copies");
 }
 
+// The number was computed by another program; the executor's tests have the same text and number.
+TEST(WrittenProgram, HasAHashThatItsExecutorFindsToo) {
+  Recorder gpu = recorder();
+  gpu.end_step();
+  const Program program = std::move(gpu).finish();
+  std::ostringstream out;
+  write_program(program, out);
+  EXPECT_EQ(out.str(), R"({"schema":"offsim.program/1","steps":1,"events":0,"buffers":0}
+{"lane":"host","kind":"host"}
+{"lane":"compute","kind":"stream"}
+{"call":"end_step"}
+)");
+  EXPECT_EQ(program_hash(program), "4234448ede66ca69");
+}
+
 }  // namespace
 }  // namespace offsim::runtime::recorder_test

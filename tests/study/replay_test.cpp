@@ -97,26 +97,47 @@ TEST(Replay, RecordsAreRead) {
   EXPECT_EQ(replay.spans.at(0).begin, -0.5);
 }
 
+std::string with_hash(const std::string& hash) {
+  return R"({"record":"env","schema":"offsim.replay/1","program_hash":")" + hash +
+         R"(","gpu":null})" + "\n" + kStep + kEnd;
+}
+
+// Lanes and calls of another plan may have the same names and numbers.
+TEST(Replay, RecordsOfAnotherProgramAreRefused) {
+  EXPECT_TRUE(read(with_hash(runtime::program_hash(program()))).has_hash);
+  EXPECT_FALSE(read(kEnv + kStep + kEnd).has_hash);  // older ones
+  try {
+    read(with_hash("4234448ede66ca69"));
+    ADD_FAILURE() << "accepted";
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(),
+                 "r.jsonl:1:59: recorded from another program; expected the records of what --save "
+                 "writes for this model, plan and options");
+  }
+}
+
 TEST(Replay, OtherRecordsAreRefusedInOneLine) {
   const struct {
     std::string text, says;
   } cases[] = {
-      {"", "r.jsonl: the records are not whole"},
-      {kEnv + kStep, "not whole"},
-      {kEnv + kEnd, "not whole"},
+      {"", "r.jsonl: the records have no end"},
+      {kEnv + kStep, "the records have no end"},
+      {kEnv + kEnd, "the records have no reported step"},
       {kEnv + kStep + kEnd + kEnd, "r.jsonl:5:1: there is a line after the end"},
-      {"[]\n", "r.jsonl:1:1: is no JSON object"},
-      {kStep, "'step' is record 1; expected env first"},
-      {kEnv + kEnv, "'env' is record 2"},
+      {"[]\n", "r.jsonl:1:1: this is no JSON object"},
+      {kStep, "'step' is out of place; expected one env record"},
+      {kEnv + kEnv, "r.jsonl:2:1: 'env' is out of place"},
       {R"({"record":"env","schema":"offsim.measured/1","gpu":null})", "the schema is"},
-      {kEnv + R"({"record":"tune"})", "there is no record 'tune'"},
+      {kEnv + R"({"record":"tune"})", "r.jsonl:2:11: there is no record 'tune'"},
       {kEnv + R"({"record":"step","index":0,"seconds":1})", "step 0 is out of order"},
-      {kEnv + R"({"record":"step","index":2,"seconds":1})", "'index' is 2; expected a whole"},
-      {kEnv + R"({"record":"step","index":1,"seconds":0})", "'seconds' is 0"},
-      {kEnv + R"({"record":"call","call":99,"lane":"compute","begin":0,"end":1})", "'call' is 99"},
+      {kEnv + R"({"record":"step","index":2,"seconds":1})", "index is '2'; expected a whole"},
+      {kEnv + R"({"record":"step","index":1,"seconds":0})", "seconds is 0; expected seconds"},
+      {kEnv + R"({"record":"call","call":99,"lane":"compute","begin":0,"end":1})", "call is '99'"},
       {kEnv + R"({"record":"call","call":1,"lane":"x","begin":0,"end":1})", "no lane 'x'"},
-      {kEnv + R"({"record":"call","call":1,"lane":"host","begin":2,"end":1})", "'end' is 1"},
-      {kEnv + R"({"record":"call","call":1,"lane":"host","begin":"a","end":1})", "'begin' is"},
+      {kEnv + R"({"record":"call","call":1,"lane":"host","begin":2,"end":1})",
+       "end is 1; expected seconds from 2"},
+      {kEnv + R"({"record":"call","call":1,"lane":"host","begin":"a","end":1})",
+       "begin is the text 'a'"},
   };
   for (const auto& c : cases) {
     try {
