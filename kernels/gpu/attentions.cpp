@@ -26,7 +26,7 @@ constexpr std::array<Point, 11> kPoints{{{8, 16, 1024, 128},
                                          {32, 24, 1024, 128},
                                          {64, 40, 1024, 128}}};
 
-std::size_t points_of(const Run& run) { return run.quick() ? 5 : kPoints.size(); }
+std::size_t points_of(const Run& run) { return run.quick() ? 3 : kPoints.size(); }
 
 At place(const Point& p) {
   return {

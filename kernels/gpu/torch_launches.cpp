@@ -62,6 +62,8 @@ def fused_adam(dtype, name):
 
 fused_adam(torch.float32, "adam_f32")
 fused_adam(torch.bfloat16, "adam_bf16")
+if len(sys.argv) > 2:  # quick: transformers takes seconds to import
+    sys.exit(0)
 try:
     from transformers import LlamaConfig, LlamaForCausalLM
 except ImportError:
@@ -121,6 +123,10 @@ point("optimizer_tensor", [(b - a) / tensors for a, b in zip(few[2], many[2])])
 
 }  // namespace
 
-void torch_launch(const Run& run) { python_points(run, kScript, {run.quick() ? "3" : "9"}, 120); }
+void torch_launch(const Run& run) {
+  python_points(run, kScript,
+                run.quick() ? std::vector<std::string>{"3", "quick"} : std::vector<std::string>{"9"},
+                120);
+}
 
 }  // namespace offsim::kernels::gpu_bench

@@ -109,7 +109,8 @@ void stream(const Run& run) {
     const CpuKernel& kernel = find_cpu_kernel(std::string(what) + "_f32");
     check_cpu_kernel(kernel, best_isa(), 1003);
     for (const int threads : thread_counts(pool.size())) {
-      auto samples = seconds(kernel, elements, threads, arena, pool, {1, 5, 15, 0.3});
+      auto samples = seconds(kernel, elements, threads, arena, pool,
+                             {1, run.quick() ? 3 : 5, 15, run.quick() ? 0.05 : 0.3});
       for (double& sample : samples) {
         sample = static_cast<double>(kernel.moved) * static_cast<double>(elements) / sample;
       }

@@ -16,7 +16,7 @@ import time
 
 import torch
 
-quick, threads, list_bytes, most_bytes, budget = (int(a) for a in sys.argv[1:])
+threads, list_bytes, most_bytes, budget = (int(a) for a in sys.argv[1:])
 begin = time.perf_counter()
 MI = 1 << 20
 
@@ -78,8 +78,7 @@ def kernels(elements, dtype, short):
 DTYPES = ((torch.float32, "f32"), (torch.bfloat16, "bf16"))
 BY_THREADS = ("adam_torch_fused_f32", "mul_f32", "norm_f32")
 # Sizes on both sides of what the C library maps afresh: 32 MiB.
-sizes = [16 * MI, 4096, MI, 4 * MI]
-for elements in sizes if quick else sizes + [9 * MI, 64 * MI, 256 * MI]:
+for elements in [16 * MI, 4096, MI, 4 * MI, 9 * MI, 64 * MI, 256 * MI]:
     for dtype, short in DTYPES:
         if elements * 6 * (4 if short == "f32" else 2) > most_bytes:
             continue
@@ -97,18 +96,18 @@ for elements in sizes if quick else sizes + [9 * MI, 64 * MI, 256 * MI]:
 
 }  // namespace
 
-std::optional<std::string> torch_cpu_unavailable(const Options& /*options*/) {
-  return python_lacks("torch");
+std::optional<std::string> torch_cpu_unavailable(const Options& options) {
+  return options.quick ? std::string("not with --quick: our kernels stand for PyTorch's")
+                       : python_lacks("torch");
 }
 
 void torch_cpu_kernel(const Run& run) {
-  const int budget = run.quick() ? 10 : 40;
+  constexpr int kBudget = 40;
   // Twice the budget and the import at most: a single call may take long.
-  python_points(
-      run, kScript,
-      {run.quick() ? "1" : "0", std::to_string(usable_cores()), std::to_string(uncached_bytes()),
-       std::to_string(available_bytes() / 2), std::to_string(budget)},
-      2.0 * budget + 30);
+  python_points(run, kScript,
+                {std::to_string(usable_cores()), std::to_string(uncached_bytes()),
+                 std::to_string(available_bytes() / 2), std::to_string(kBudget)},
+                2.0 * kBudget + 30);
 }
 
 }  // namespace offsim::kernels

@@ -207,7 +207,7 @@ std::vector<double> rates(const std::vector<Done>& done, std::size_t least) {
 }
 
 double drive_point(const Run& run, Drive& drive, const Load& load) {
-  const double seconds = run.quick() ? 0.15 : 0.6;
+  const double seconds = run.quick() ? 0.08 : 0.6;
   const auto least = static_cast<std::size_t>(load.depth * load.threads);
   const auto samples = rates(run_load(drive, load, seconds), least);
   run.point({{"op", word(load.op)},

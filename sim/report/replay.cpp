@@ -29,7 +29,7 @@ void add_time(Table& table, const std::string& name, double measured, double pre
               double step) {
   table.add_row({name, time_text(Seconds(measured), Seconds(step / 10)),
                  time_text(Seconds(predicted), Seconds(step / 10)),
-                 difference(measured, predicted)});
+                 name == study::kIssuing ? "" : difference(measured, predicted)});
 }
 
 // The rows that are worth a line, the others as one.
@@ -51,8 +51,9 @@ void add_rows(Table& table, const std::vector<ReplayRow>& rows, double step,
 
 // The class that is farthest off, as a share of the step.
 std::string worst_text(const study::ReplayComparison& c, const TextStyle& style) {
-  const auto worst = std::ranges::max_element(
-      c.classes, {}, [](const ReplayRow& row) { return std::abs(row.predicted - row.measured); });
+  const auto worst = std::ranges::max_element(c.classes, {}, [](const ReplayRow& row) {
+    return row.name == study::kIssuing ? -1 : std::abs(row.predicted - row.measured);
+  });
   if (worst == c.classes.end()) {
     return "";
   }

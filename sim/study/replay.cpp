@@ -216,13 +216,15 @@ std::string replay_class(const Program& program, const ReplaySpan& span) {
   if (std::holds_alternative<runtime::Free>(call)) {
     return "pages given back";
   }
+  const auto* const copy = std::get_if<runtime::Copy>(&call);
+  const bool launch = std::holds_alternative<runtime::Launch>(call);
   if (span.lane == static_cast<std::uint32_t>(runtime::kHost)) {
-    return "host thread";
+    return launch || copy != nullptr ? std::string(kIssuing) : "Python on the host thread";
   }
-  if (std::holds_alternative<runtime::Launch>(call)) {
+  if (launch) {
     return "GPU kernels";
   }
-  if (const auto* const copy = std::get_if<runtime::Copy>(&call)) {
+  if (copy != nullptr) {
     return fmt::format("copies to the {}, {}", copy->to == runtime::Space::kGpu ? "GPU" : "host",
                        pageable(*copy) ? "pageable" : "pinned");
   }

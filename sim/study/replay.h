@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <iosfwd>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/study/catalog.h"
@@ -63,6 +64,10 @@ MeasuredReplay read_replay(std::istream& in, const std::string& name,
 // The prediction's spans of a step of the program, those that take time and phases.
 std::vector<ReplaySpan> predicted_spans(const Run& run, std::size_t step);
 Seconds predicted_step(const Run& run, std::size_t step);
+
+// Launches and copies on the host thread. Measured, it waits in them where the GPU's queue is full,
+// which costs a step nothing and is not predicted: no error is made of the two.
+inline constexpr std::string_view kIssuing = "issuing (waits on a full queue)";
 
 // What a span is at work on: "GPU kernels", "copies to the GPU, pinned", "CPU adam_deepspeed_f32".
 std::string replay_class(const runtime::Program& program, const ReplaySpan& span);

@@ -3,7 +3,7 @@
 
 #include "tests/cli/program.h"
 
-namespace offsim::cli {
+namespace offsim::cli::kernels_program_test {
 namespace {
 
 using testing::HasSubstr;
@@ -67,4 +67,4 @@ TEST(OffsimKernels, RecordsThatCannotBeWrittenEndItAtOnce) {
 }
 
 }  // namespace
-}  // namespace offsim::cli
+}  // namespace offsim::cli::kernels_program_test

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace offsim::kernels {
+namespace offsim::kernels::event_times_test {
 namespace {
 
 // A GPU that counts nanoseconds and, as CUDA, tells differences as float milliseconds.
@@ -45,4 +45,4 @@ TEST(EventTimes, ADifferenceKeepsItsMicroseconds) {
 }
 
 }  // namespace
-}  // namespace offsim::kernels
+}  // namespace offsim::kernels::event_times_test

@@ -63,7 +63,8 @@ TEST(Replay, AClassIsBusyWhileOneOfItsCallsRuns) {
   EXPECT_EQ(of(c.classes, "copies to the GPU, pinned"), 3);
   EXPECT_EQ(of(c.classes, "copies to the host, pageable"), 2);
   EXPECT_EQ(of(c.classes, "CPU mul_f32"), 1);
-  EXPECT_EQ(of(c.classes, "host thread"), 1.5);
+  EXPECT_EQ(of(c.classes, "Python on the host thread"), 0.5);
+  EXPECT_EQ(of(c.classes, std::string(kIssuing)), 1);
   EXPECT_EQ(c.classes.front().name, "GPU kernels");
   EXPECT_EQ(c.classes.front().predicted, 6);
   EXPECT_EQ(of(c.works, "layer"), 3.5);
