@@ -22,11 +22,14 @@ struct Plan {
   // Refuses what the real system refuses (InputError) and returns one line for each setting that
   // has no effect.
   std::vector<std::string> (*check)(const Job& job);
-  // Issues `steps` steps, or more where an option delays what is steady; the last one is steady
-  // and is the one reported.
+  // Issues `steps` steps, or more where an option delays what is steady; the last one is steady.
   void (*record)(const Job& job, runtime::Recorder& gpu, int steps);
   int steps = 2;
   bool several_gpus = false;  // models more than one rank
+  // Whether work of the next step begins while this one's is still under way: they compete, so a
+  // step that nothing follows would be too short. One more is recorded then, and the last but one
+  // is reported. None: never.
+  bool (*meets_next)(const Job& job) = nullptr;
 };
 
 const std::vector<Plan>& registry();

@@ -14,10 +14,12 @@ void record_native(const Job& job, runtime::Recorder& gpu, int steps);
 
 std::vector<std::string> check_zero2_offload(const Job& job);
 void record_zero2_offload(const Job& job, runtime::Recorder& gpu, int steps);
+bool zero2_meets_next(const Job& job);
 
 std::vector<OptionSpec> zenflow_options();
 std::vector<std::string> check_zenflow(const Job& job);
 void record_zenflow(const Job& job, runtime::Recorder& gpu, int steps);
+bool zenflow_meets_next(const Job& job);
 
 std::vector<std::string> check_megatrain(const Job& job);
 void record_megatrain(const Job& job, runtime::Recorder& gpu, int steps);

@@ -17,7 +17,7 @@
 // memory and back get the rest.
 // A plan holds no more on the drive than its capacity. What no plan fits does not fit the GPU; the
 // step then is that of the plan that comes closest.
-// Steps need not be alike to the last digit: reads and writes meet on the drive as they come.
+// Nobody waits for the last writes of a step: they meet the first reads of the next on the drive.
 // Refused: no drive, one memory. Left out: Python between kernels, the drive's endurance, several
 // GPUs, a GPUDirect path that is slower or faster than the drive.
 #include <algorithm>

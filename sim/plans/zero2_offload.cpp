@@ -211,6 +211,9 @@ std::vector<std::string> check_zero2_offload(const Job& job) {
   return warnings;
 }
 
+// The paper's Adam begins beside the copies of the weights that end its step.
+bool zero2_meets_next(const Job& job) { return job.options.text("variant") == "paper"; }
+
 void record_zero2_offload(const Job& job, Recorder& gpu, int steps) {
   // The paper's update comes a step later, and so does what is steady. So it does where Adam's
   // states, which the first step makes, may have taken the heap that pageable activations left.

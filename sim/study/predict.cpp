@@ -102,8 +102,7 @@ std::vector<PoolReport> report_pools(const plans::Job& job, const Run& run) {
 // Critical path of the step: by cause, by label, by phase, by figure.
 void explain(const plans::Job& job, const Run& run, Prediction& p) {
   const runtime::Lowered& lowered = run.lowered;
-  const auto path =
-      engine::critical_path(lowered.graph, run.timeline, run.step, lowered.step_ends.back());
+  const auto path = engine::critical_path(lowered.graph, run.timeline, run.step, run.end());
   p.idle = engine::to_seconds(path.idle);
   const std::size_t labels = lowered.graph.label_count();
   std::vector<Picoseconds> by_label(runtime::kCauses * labels);  // of a cause side by side
@@ -245,15 +244,17 @@ Run simulate(const plans::Job& job, int steps) {
   const bool fp16 = job.workload.precision == plans::Precision::kFp16Mixed;
   runtime::Recorder recorder({framework.gpu_rounding.value.value, framework.pinned_power_of_two},
                              fp16 ? runtime::Half::kFp16 : runtime::Half::kBf16);
-  job.plan->record(job, recorder, steps);
+  const bool met = job.plan->meets_next != nullptr && job.plan->meets_next(job);
+  job.plan->record(job, recorder, met ? steps + 1 : steps);
   run.program = std::move(recorder).finish();
   run.lowered = runtime::lower(run.program, job.machine,
                                {job.workload.loader_workers, job.workload.loader_bandwidth});
   run.timeline = engine::simulate(run.lowered.graph);
   const auto& ends = run.lowered.step_ends;
-  SIM_ASSERT(ends.size() >= 2, "a plan records a step before the one that is reported");
-  run.step.from = run.timeline.finish[index(ends[ends.size() - 2])];
-  run.step.to = run.timeline.finish[index(ends.back())];
+  SIM_ASSERT(ends.size() >= (met ? 3 : 2), "a plan records a step before the one that is reported");
+  run.reported = ends.size() - (met ? 2 : 1);
+  run.step.from = run.timeline.finish[index(ends[run.reported - 1])];
+  run.step.to = run.timeline.finish[index(run.end())];
   return run;
 }
 
@@ -290,7 +291,7 @@ Prediction predict(const plans::Job& job, std::optional<UsdPerHour> price, Run* 
   }
   p.step = engine::to_seconds(run.step.to - run.step.from);
   SIM_ASSERT(p.step.value > 0, "a step takes time");
-  p.totals = run.lowered.totals.back();
+  p.totals = run.lowered.totals[run.reported];
   p.activities = run.lowered.graph.size();
   explain(job, run, p);
   measure_busy(run, p);

@@ -14,6 +14,45 @@
 
 namespace offsim::plans {
 
+// A step ends as it would with another behind it: that is there, or would begin when all is done,
+// as this one did.
+inline bool ends_too_early(const study::Run& run) {
+  const engine::ActivityGraph& graph = run.lowered.graph;
+  bool begins_early = false;
+  const std::size_t before = engine::index(run.lowered.step_ends[run.reported - 1]);
+  for (std::size_t i = before + 1; i < graph.size(); ++i) {  // in issue order
+    begins_early |= graph.amounts()[i] > 0 && run.timeline.start[i] < run.step.from;
+  }
+  return begins_early && run.reported + 1 == run.lowered.step_ends.size();
+}
+
+// Each belongs to one activity of the critical path: one follows the other without a gap.
+inline bool every_picosecond_is_explained(const study::Run& run) {
+  const auto path = engine::critical_path(run.lowered.graph, run.timeline, run.step, run.end());
+  engine::Picoseconds reached = run.step.from;
+  for (const engine::Segment& segment : path.segments) {
+    if (segment.from != reached || segment.to <= segment.from) {
+      return false;
+    }
+    reached = segment.to;
+  }
+  return reached == run.step.to && path.idle == 0;
+}
+
+// A resource that does more than it can. In the whole run, where nothing crosses the ends of the
+// window: an activity that does counts evenly over its time.
+inline std::string overused(const study::Run& run) {
+  const auto used = engine::resource_use(run.lowered.graph, run.timeline, {});
+  const double seconds = engine::to_seconds(run.timeline.makespan).value;
+  for (std::size_t i = 0; i < used.size(); ++i) {
+    const engine::Resource& resource = run.lowered.graph.resources()[i];
+    if (used[i] > resource.capacity * seconds * (1 + 1e-6)) {
+      return resource.name;
+    }
+  }
+  return "";
+}
+
 // The first rule that the prediction breaks, in words; empty when it keeps all.
 inline std::string broken_rule(const Job& job, const Predicted& done) {
   const study::Prediction& p = done.prediction;
@@ -29,18 +68,8 @@ inline std::string broken_rule(const Job& job, const Predicted& done) {
     return "the step is outside its range";
   }
 
-  // Every picosecond of the step belongs to one activity: one follows the other without a gap.
-  const auto path = engine::critical_path(run.lowered.graph, run.timeline, run.step,
-                                          run.lowered.step_ends.back());
-  engine::Picoseconds reached = run.step.from;
-  for (const engine::Segment& segment : path.segments) {
-    if (segment.from != reached || segment.to <= segment.from) {
-      return "the critical path has a gap";
-    }
-    reached = segment.to;
-  }
-  if (reached != run.step.to || path.idle != 0) {
-    return "the critical path does not reach the end of the step";
+  if (!every_picosecond_is_explained(run)) {
+    return "the critical path has a gap, or does not reach the end of the step";
   }
   double phases = p.idle.value;
   for (const auto& [name, time] : p.phases) {
@@ -50,11 +79,12 @@ inline std::string broken_rule(const Job& job, const Predicted& done) {
     return "the phases do not add up to the step";
   }
 
-  // No resource does more than it can, in the step and beside what its totals need.
-  for (const auto& [name, share] : p.utilization) {
-    if (share > 1 + 1e-6) {
-      return name + " does more than its capacity";
-    }
+  if (ends_too_early(run)) {
+    return "the step meets the one before it, and none behind it";
+  }
+
+  if (const std::string name = overused(run); !name.empty()) {
+    return name + " does more than its capacity";
   }
   if (job.machine.link) {
     const machine::Link& link = *job.machine.link;

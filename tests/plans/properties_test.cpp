@@ -51,7 +51,8 @@ Workload with_activation_offload(Workload w) {
   return w;
 }
 
-// Rates over four decades, so that now the host, now the link, now the GPU decides.
+// Rates over four decades, so that now the host, now the link, now the drive, now the GPU
+// decides.
 machine::Machine any_machine() {
   machine::Machine m = coin() && coin() ? runtime::unified_machine() : runtime::synthetic_machine();
   const auto scale = [] { return std::pow(10.0, *rc::gen::inRange(-2, 3)); };
@@ -65,6 +66,9 @@ machine::Machine any_machine() {
     m.link->d2h.value = m.link->d2h.value * scale();
     m.link->total.value = (m.link->h2d.value + m.link->d2h.value) * 0.8;
   }
+  machine::Drive& drive = m.drives.front();
+  drive.read.value = drive.read.value * scale();
+  drive.write.value = drive.read.value * *rc::gen::element(0.2, 0.5, 1.0);
   runtime::connect(m);
   return m;
 }
@@ -189,10 +193,14 @@ Job any_teraio(const model::Shape& shape) {
   while (!m.link) {
     m = any_machine();
   }
-  m.accelerator.memory = runtime::known_bytes(*rc::gen::inRange(8, 200) * kMiB);
   m.accelerator.gpudirect = coin();
-  return job("teraio", any_workload(),
-             {{"path", coin() ? "auto" : "host"}, {"host_memory", coin() ? "0" : "1e7"}}, shape, m);
+  Job of =
+      job("teraio", any_workload(),
+          {{"path", coin() ? "auto" : "host"}, {"host_memory", coin() ? "0" : "1e7"}}, shape, m);
+  const Bytes needed = study::predict(of).pool("gpu")->needed();
+  const std::int64_t percent = *rc::gen::inRange(45, 110);
+  of.machine.accelerator.memory = runtime::known_bytes(needed.value / 100 * percent);
+  return of;
 }
 
 Job any_zenflow(const model::Shape& shape) {
@@ -286,26 +294,31 @@ RC_GTEST_PROP(PlanProperty, MoreAccumulationTakesMoreTimeAndMovesNoLess, ()) {
   const study::Prediction few = study::predict(asked);
   asked.workload.accumulation += *rc::gen::inRange(1, 3);
   const study::Prediction many = study::predict(asked);
-  RC_ASSERT(many.step > few.step);
   RC_ASSERT(many.totals.executed > few.totals.executed);
-  if (asked.plan->name != "teraio") {  // its plan has more time for the drive, less needs the host
+  // teraio's greedy plan of more operations has more time for the drive: less needs the host, and
+  // now and then fewer bytes leave, or they meet others less often.
+  const bool moves = few.totals.nvme_write_bytes + few.totals.d2h_bytes > 0;
+  if (asked.plan->name != "teraio" || !moves) {
+    RC_ASSERT(many.step > few.step);
     RC_ASSERT(many.totals.h2d_bytes >= few.totals.h2d_bytes);
     RC_ASSERT(many.totals.d2h_bytes >= few.totals.d2h_bytes);
   }
 }
 
-// Steady: the step that is reported is as the one after it. Rounding and the order of equal times
-// may differ a little. teraio's reads and writes, which nobody waits for, need not meet in the same
-// way in each step, and while they meet the drive loses half of its time here.
+// Steady: a step amid training. Those that follow take as long, each with another behind it.
+// Rounding and the order of equal times may differ a little. Not true of steps that take turns
+// (predict.h), which these draws hardly ever have.
 RC_GTEST_PROP(PlanProperty, TheReportedStepIsSteady, ()) {
+  constexpr int kFollowing = 3;
   const Job asked = any_job();
-  Plan longer = *asked.plan;
-  longer.steps += 2;
-  Job more = asked;
-  more.plan = &longer;
   const double step = study::predict(asked).step.value;
-  const double nearly = asked.plan->name == "teraio" ? 0.05 : 1e-6;
-  RC_ASSERT(std::abs(study::predict(more).step.value / step - 1) < nearly);
+  const study::Run run = study::simulate(asked, asked.plan->steps + kFollowing);
+  const auto end = [&](std::size_t i) {
+    return engine::to_seconds(run.timeline.finish[engine::index(run.lowered.step_ends[i])]).value;
+  };
+  for (std::size_t i = run.reported - std::size_t{kFollowing}; i <= run.reported; ++i) {
+    RC_ASSERT(std::abs((end(i) - end(i - 1)) / step - 1) < 1e-6);
+  }
 }
 
 RC_GTEST_PROP(PlanProperty, CheckpointingNeverNeedsMoreGpuMemoryForManyLayers, ()) {

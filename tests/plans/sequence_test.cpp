@@ -201,7 +201,7 @@ TEST(MegatrainSequence, AddsGradientsFromTheSecondMicroBatchOnAndStepsOnce) {
 Names critical(const Job& asked) {
   const Predicted done = predicted(asked);
   const auto path = engine::critical_path(done.run.lowered.graph, done.run.timeline, done.run.step,
-                                          done.run.lowered.step_ends.back());
+                                          done.run.end());
   Names causes;
   for (const engine::Segment& segment : path.segments) {
     const std::uint8_t cause = done.run.lowered.graph.activity(segment.activity).cause;

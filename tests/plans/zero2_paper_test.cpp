@@ -58,6 +58,23 @@ TEST(DelayedSchedule, BoundByTheGpuIsItsKernelsAndTheSwapOfWeights) {
   }
 }
 
+// Weights cross at 2 GB/s. Adam of this step begins beside them, once the last gradient has
+// arrived: it moves 10 B an element, each of which weighs as much as ten of theirs, in DRAM of 12
+// GB/s. It takes 11 B / 12 GB/s an element, so long half of the weights' 2 B cross; the other half
+// alone.
+TEST(DelayedSchedule, TheNextAdamTakesItsShareOfDramFromTheSwapOfWeights) {
+  const Times t(model::Numerics::kPure16);
+  machine::Machine m = paper_machine();
+  m.host.dram = runtime::known<BytesPerSecond>(12e9);
+  m.host.dma_weight = runtime::known<double>(0.1);
+  m.link->latency = runtime::known<Seconds>(0);
+  m.link->h2d = runtime::known<BytesPerSecond>(2e9);
+  m.link->d2h = m.link->total = runtime::known<BytesPerSecond>(1e15);
+  runtime::connect(m);
+  EXPECT_NEAR(step_us(delayed(sixteen_tokens(), m)), on_gpu(t) + 11 * kAll / 12e3 + kAll / 2e3,
+              kExact);
+}
+
 machine::Machine slow_cores() {
   machine::Machine m = paper_machine();
   m.framework.kernels["adam_deepspeed_f32"].core_rate = ElementsPerSecond(1e5);
