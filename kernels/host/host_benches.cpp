@@ -110,7 +110,7 @@ void stream(const Run& run) {
     check_cpu_kernel(kernel, best_isa(), 1003);
     for (const int threads : thread_counts(pool.size())) {
       auto samples = seconds(kernel, elements, threads, arena, pool,
-                             {1, run.quick() ? 3 : 5, 15, run.quick() ? 0.05 : 0.3});
+                             {1, run.quick() ? 3 : 5, 15, run.quick() ? 0.05 : 0.15});
       for (double& sample : samples) {
         sample = static_cast<double>(kernel.moved) * static_cast<double>(elements) / sample;
       }

@@ -1,7 +1,5 @@
 #include "kernels/replay/executor.h"
 
-#include <malloc.h>
-
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -19,19 +17,6 @@
 namespace offsim::kernels {
 
 namespace {
-
-// glibc, as a process that has freed large blocks has set it: larger ones are mapped afresh.
-constexpr int kMapThreshold = 32 << 20;
-
-// Smaller ones come from one heap that keeps its pages. So it is in a process of PyTorch after some
-// steps: 64,002 faults a step, of the two blocks above the threshold alone, in 7 of 8 steps
-// (hardware/measured/raw/h200-heap-2026-11-30.jsonl, where heaps of other processes still gave 10
-// to 40 % back); ours would be trimmed each time, since nothing else of it lies in between.
-void keep_heap() {
-  mallopt(M_MMAP_THRESHOLD, kMapThreshold);
-  mallopt(M_TRIM_THRESHOLD, -1);
-  mallopt(M_ARENA_MAX, 1);
-}
 
 struct Block {
   explicit Block(std::int64_t size)
@@ -77,7 +62,6 @@ class Executor {
 
   Execution run() {
     device_.start();
-    keep_heap();
     for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
       if (is_thread(program_.lanes[lane].kind)) {
         lanes_[lane].thread = std::thread([this, lane] { work(lane); });

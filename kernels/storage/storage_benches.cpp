@@ -207,7 +207,7 @@ std::vector<double> rates(const std::vector<Done>& done, std::size_t least) {
 }
 
 double drive_point(const Run& run, Drive& drive, const Load& load) {
-  const double seconds = run.quick() ? 0.08 : 0.6;
+  const double seconds = run.quick() ? 0.08 : 0.4;
   const auto least = static_cast<std::size_t>(load.depth * load.threads);
   const auto samples = rates(run_load(drive, load, seconds), least);
   run.point({{"op", word(load.op)},
@@ -226,6 +226,9 @@ void drive(const Run& run) {
     double most = 0;
     for (const std::int64_t block : {128 * kKiB, kMebibyte, 8 * kMebibyte}) {
       for (const int depth : {1, 8, 32}) {
+        if (run.quick() && (depth == 1 || block == kMebibyte)) {
+          continue;
+        }
         const double rate = drive_point(run, drive, {op, block, depth, 1});
         if (rate > most) {
           most = rate;
