@@ -124,9 +124,11 @@ point("optimizer_tensor", [(b - a) / tensors for a, b in zip(few[2], many[2])])
 }  // namespace
 
 void torch_launch(const Run& run) {
-  python_points(run, kScript,
-                run.quick() ? std::vector<std::string>{"3", "quick"} : std::vector<std::string>{"9"},
-                120);
+  std::vector<std::string> arguments{"9"};
+  if (run.quick()) {
+    arguments = {"3", "quick"};
+  }
+  python_points(run, kScript, arguments, 120);
 }
 
 }  // namespace offsim::kernels::gpu_bench

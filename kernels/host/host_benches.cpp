@@ -134,7 +134,8 @@ void cpu_kernel(const Run& run) {
     const std::int64_t width = std::max({kernel.out, kernel.in, kernel.m, kernel.v});
     for (const std::int64_t elements : sizes) {
       std::vector<int> threads{pool.size()};
-      for (const char* by_threads : {"adam_f32", "adam_mixed", "mul_f32", "norm_f32"}) {
+      for (const char* by_threads :
+           {"adam_f32", "adam_mixed", "mul_f32", "norm_f32", "norm_bf16"}) {
         if (kernel.name == by_threads && elements == 16 * kMi) {
           threads = thread_counts(pool.size());
         }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "sim/base/text.h"
 #include "sim/calibrate/figures.h"
@@ -46,35 +47,50 @@ Points speeds(const Records& records, std::string_view bench, std::string_view k
   return out;
 }
 
+// Nothing where the bench has no such points.
+std::optional<std::string> kernel_curve(Figures& figures, const std::string& figure,
+                                        const std::string& bench, const std::string& kernel,
+                                        double threads) {
+  std::vector<std::pair<std::string, std::string>> curve;
+  for (const auto& [elements, rate] : speeds(figures.records, bench, kernel, threads)) {
+    curve.emplace_back(fmt::format("{:.0f}", elements), elements_text(rate));
+  }
+  if (curve.empty()) {
+    return std::nullopt;
+  }
+  const double spread = largest_spread(figures.records.of(bench, {{"kernel", kernel}}));
+  return figures.curve(figure, curve, {bench, kernel + " by elements", spread, {}});
+}
+
+// PyTorch's kernels where they were measured, else ours; then ours beside them, for a replay.
 void add_kernels(Figures& figures, const machine::Framework& framework, Section& host) {
-  Section kernels;
+  const double all = cores(figures.records);
+  const bool both = !figures.records.of("torch_cpu_kernel").empty();
+  Section kernels, standins;
   for (const std::string& name : machine::cpu_kernel_names()) {
-    const double threads = framework.kernels.at(name).single_core ? 1 : cores(figures.records);
-    std::string bench = "torch_cpu_kernel";
-    std::string kernel = name;
+    const auto add_ours = [&](const std::string& section, Section& to) {
+      const double threads = framework.kernels.at(name).single_core ? 1 : all;
+      if (const auto curve =
+              kernel_curve(figures, section + name, "cpu_kernel", ours(name), threads)) {
+        to.add(name, *curve);
+      }
+    };
     // PyTorch was told of all cores: a kernel of one core uses one all the same.
-    Points points = speeds(figures.records, bench, kernel, cores(figures.records));
-    if (points.empty()) {
-      bench = "cpu_kernel";
-      kernel = ours(name);
-      points = speeds(figures.records, bench, kernel, threads);
+    if (const auto curve =
+            kernel_curve(figures, "host.kernels." + name, "torch_cpu_kernel", name, all)) {
+      kernels.add(name, *curve);
+    } else {
+      add_ours("host.kernels.", kernels);
     }
-    if (points.empty()) {
-      continue;
+    if (both) {
+      add_ours("host.standins.", standins);
     }
-    std::vector<std::pair<std::string, std::string>> curve;
-    for (const auto& [elements, rate] : points) {
-      curve.emplace_back(fmt::format("{:.0f}", elements), elements_text(rate));
-    }
-    kernels.add(name,
-                figures.curve("host.kernels." + name, curve,
-                              {bench,
-                               kernel + " by elements",
-                               largest_spread(figures.records.of(bench, {{"kernel", kernel}})),
-                               {}}));
   }
   if (!kernels.empty()) {
     host.add("kernels", kernels);
+  }
+  if (!standins.empty()) {
+    host.add("standins", standins);
   }
 }
 

@@ -61,12 +61,14 @@ struct Host {
   Known<double> core_speed;              // of one core, against 1 for the framework file's rates
   Known<double> dma_weight;  // of a DMA byte in the sharing of dram, against 1 for a kernel's byte
   Curve fresh_pages;         // bytes a second by threads: faulting pages in, beside writing them
-  Known<BytesPerSecond> page_release;                 // munmap
-  Known<BytesPerSecond> pinned_alloc;                 // cudaHostAlloc: faulting and pinning
-  std::map<std::string, Curve, std::less<>> kernels;  // measured: elements a second by elements,
-                                                      // on all cores
-  std::map<std::string, Curve, std::less<>> threads;  // "adam", "stream": speed by threads, any
-                                                      // unit
+  Known<BytesPerSecond> page_release;                  // munmap
+  Known<BytesPerSecond> pinned_alloc;                  // cudaHostAlloc: faulting and pinning
+  std::map<std::string, Curve, std::less<>> kernels;   // measured: elements a second by elements,
+                                                       // on all cores
+  std::map<std::string, Curve, std::less<>> standins;  // those that a replay runs in place
+                                                       // of them, where that differs
+  std::map<std::string, Curve, std::less<>> threads;   // "adam", "stream": speed by threads, any
+                                                       // unit
 };
 
 // One GPU's link to the host. Unified machines have none.

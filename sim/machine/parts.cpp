@@ -52,6 +52,7 @@ Host read_host(View map, FigureReader& figures) {
   host.page_release = figures.bandwidth(map, "page_release");
   host.pinned_alloc = figures.bandwidth(map, "pinned_alloc");
   host.kernels = read_curves(map, "kernels", cpu_kernel_names(), figures);
+  host.standins = read_curves(map, "standins", cpu_kernel_names(), figures);
   host.threads = read_curves(map, "threads", {"adam", "stream"}, figures);
   map.finish();
   return host;

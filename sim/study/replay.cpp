@@ -165,6 +165,9 @@ plans::Job replay_job(const Catalog& catalog, plans::Job job, const std::string&
   if (accelerator.standin_adam_bf16) {
     accelerator.adam_bf16 = accelerator.standin_adam_bf16;
   }
+  if (machine::Host& host = job.machine.host; !host.standins.empty()) {
+    host.kernels = host.standins;
+  }
   return job;
 }
 
