@@ -85,6 +85,20 @@ TEST(MachineFile, AHostIsItsFigures) {
             "r.jsonl: stream, the fastest of all cores: no copies beside it, 2026-11-30");
 }
 
+// PyTorch's kernel is what training runs, ours what a replay runs: both are in the file, each once.
+TEST(MachineFile, PyTorchsKernelsStandBeforeOursWhichAReplayRuns) {
+  const std::string theirs = point(
+      "torch_cpu_kernel", R"("kernel":"mul_f32","elements":16777216,"threads":4)", 16777216 / 5e9);
+  const machine::Machine both =
+      load(file_of(records_text("null", host_lines() + theirs), "workstation-pcie4-4090"));
+  EXPECT_NEAR(both.host.kernels.at("mul_f32").at(16777216), 5e9, 1e6);
+  EXPECT_NEAR(both.host.standins.at("mul_f32").at(16777216), 7.5e9, 1e6);
+  const machine::Machine one =
+      load(file_of(records_text("null", host_lines()), "workstation-pcie4-4090"));
+  EXPECT_NEAR(one.host.kernels.at("mul_f32").at(16777216), 7.5e9, 1e6);
+  EXPECT_TRUE(one.host.standins.empty());
+}
+
 TEST(MachineFile, WhatWasNotMeasuredIsTheBasesAndSaidToBe) {
   const MachineFile file = file_of(records_text("null", host_lines()), "workstation-pcie4-4090");
   const machine::Machine m = load(file);

@@ -54,6 +54,17 @@ double of(const std::vector<ReplayRow>& rows, const std::string& name) {
   return 0;
 }
 
+TEST(Replay, IsPricedWithWhatTheReplayerRuns) {
+  const Catalog catalog = Catalog::folder(OFFSIM_SOURCE_DIR);
+  const machine::Host trained = catalog.machine("h200-calibrated", {"here", 0, 0}).host;
+  const machine::Host replayed =
+      replay_job(catalog, plans::job("native"), "h200-calibrated").machine.host;
+  EXPECT_TRUE(trained.kernels.contains("adam_torch_loop_f32"));    // PyTorch's, not replayed so
+  EXPECT_FALSE(replayed.kernels.contains("adam_torch_loop_f32"));  // passes of ours instead
+  EXPECT_EQ(replayed.kernels.at("mul_f32").at(1 << 24), trained.standins.at("mul_f32").at(1 << 24));
+  EXPECT_NE(replayed.kernels.at("mul_f32").at(1 << 24), trained.kernels.at("mul_f32").at(1 << 24));
+}
+
 TEST(Replay, AClassIsBusyWhileOneOfItsCallsRuns) {
   const ReplayComparison c =
       compare_replay(program(), measured(), {{2, 1, 0, 5}, {2, 1, 4, 6}}, Seconds(8));
