@@ -1,9 +1,8 @@
 // When the points of a replay were reached, from times between two of them that are given as float
-// milliseconds (cudaEventElapsedTime). A float has 24 bits: of a distance of ten minutes it keeps
-// 30 us, of half a second 0.03 us. So a point is measured from one that is near it in time; of
-// these there is one for each half second or so, each measured from the one before. What points
-// near each other share of the roundings before them does not count between them. Left out: the
-// clocks of the GPU and of the host drift apart by microseconds a second.
+// milliseconds (cudaEventElapsedTime). A float has 24 bits: ten minutes are
+// known to 60 us, half a second to 0.03 us. So a point is measured from one that is near it in
+// time; of these there is one for each half second or so, each measured from the one before. Left
+// out: the clocks of the GPU and of the host drift apart by microseconds a second.
 #pragma once
 
 #include <cmath>

@@ -97,7 +97,6 @@ class Executor {
 
   struct StreamSpan {
     std::uint32_t call, lane, begin, end;  // points
-    double issued;  // when the host had issued the first of it: it began no sooner
   };
   struct LaneState {
     std::thread thread;
@@ -246,15 +245,13 @@ class Executor {
   void launch(std::uint32_t index, const Call& call) {
     timed(0, index, [&] {
       const std::uint32_t begin = mark(call.lane);
-      double issued = 0;
       const Work& work = program_.works[call.id];
       for (std::size_t kernel = 0; kernel < work.kernels.size(); ++kernel) {
         for (std::int64_t i = 0; i < work.kernels[kernel].count; ++i) {
           device_.launch(call.lane, call.id, kernel);
-          issued = issued > 0 ? issued : now();
         }
       }
-      stream_spans_.push_back({index, call.lane, begin, mark(call.lane), issued});
+      stream_spans_.push_back({index, call.lane, begin, mark(call.lane)});
     });
   }
 
@@ -278,7 +275,7 @@ class Executor {
         done += bytes;
       }
     }
-    stream_spans_.push_back({index, call.lane, begin, mark(call.lane), issued});
+    stream_spans_.push_back({index, call.lane, begin, mark(call.lane)});
     if (pinned) {
       lanes_[0].spans.push_back({index, 0, issued, now()});
     }
@@ -413,9 +410,7 @@ class Executor {
       execution.spans.insert(execution.spans.end(), lane.spans.begin(), lane.spans.end());
     }
     for (const StreamSpan& span : stream_spans_) {
-      const double end = seconds[span.end];
-      const double begin = std::clamp(span.issued, seconds[span.begin], end);
-      execution.spans.push_back({span.call, span.lane, begin, end});
+      execution.spans.push_back({span.call, span.lane, seconds[span.begin], seconds[span.end]});
     }
     return execution;
   }

@@ -27,7 +27,7 @@ void write(std::ostream& out, const Json& record) { write_line(record.dump(), ou
 
 // glibc, as a process that has freed large blocks has set it: larger ones are mapped afresh.
 // Smaller ones come from one heap that keeps its pages, as predictions assume. In processes of
-// PyTorch 10 to 100 % of them were given back and faulted in again, by what happened to lie at the
+// PyTorch 13 to 100 % of them were given back and faulted in again, by what happened to lie at the
 // heap's end (hardware/measured/raw/h200-heap-2026-11-30.jsonl); left alone, ours gives all back.
 // Before the first thread, which would get a heap of its own.
 void keep_heap() {

@@ -17,7 +17,7 @@ void read_record_lines(std::istream& in, const std::string& file, std::string_vi
   bool begun = false, ended = false;
   std::string text;
   for (int line = 1; std::getline(in, text); ++line) {
-    if (text.empty()) {
+    if (text.find_first_not_of(" \t\r") == std::string::npos) {
       continue;
     }
     const Place place{file, line, 1};

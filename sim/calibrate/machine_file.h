@@ -11,7 +11,7 @@
 //   host.dram, dma_weight   contention (fits.h); without a GPU the fastest stream of all cores
 //   host.fresh_pages        bytes over (first write less second write), by threads
 //   host.kernels            PyTorch's kernels where they were measured, else ours of equal bytes
-//   host.standins    ours, which a replay runs, where PyTorch's were measured too
+//   host.standins           ours, which a replay runs, where PyTorch's were measured too
 //   host.core_speed         one core's Adam, mul and norm over the framework's: geometric mean
 //   accelerator.sustained   a product beside memory-bound kernels over the same in the table
 //   drives                  best over blocks, depths and threads; `mixed` by time sharing

@@ -136,7 +136,7 @@ struct Framework {
   bool pinned_power_of_two = false;
   Known<Bytes> map_threshold;     // the C library maps larger blocks afresh: new pages each time;
                                   // of smaller ones it keeps them. Left out: it gives back what is
-                                  // free at its heap's end, 10 to 100 % where a model's gradients
+                                  // free at its heap's end, 13 to 100 % where a model's gradients
                                   // are freed together (raw/h200-heap-2026-11-30.jsonl)
   Known<Bytes> process_resident;  // host memory of an idle process
   Known<Bytes> gpu_context;       // GPU memory that the context takes

@@ -21,6 +21,21 @@ constexpr double kSmallRow = 0.01;  // of the step
 constexpr const char* kNoHash =
     "no hash in these records: cannot tell whether they are of this program";
 
+// What makes the two sides less comparable than they look.
+std::vector<std::string> caveats(const plans::Job& job, const study::MeasuredReplay& measured) {
+  std::vector<std::string> out;
+  if (!measured.has_hash) {
+    out.emplace_back(kNoHash);
+  }
+  const machine::Host& host = job.machine.host;
+  if (!host.kernels.empty() && host.standins.empty()) {
+    out.push_back(fmt::format(
+        "{} has no CPU kernels of the replayer's own (standins): those it has may be PyTorch's",
+        job.machine.name));
+  }
+  return out;
+}
+
 std::string difference(double measured, double predicted) {
   return measured > 0 ? fmt::format("{:+.0f} %", 100 * (predicted / measured - 1)) : "";
 }
@@ -164,7 +179,7 @@ std::string replay_text(const plans::Job& job, const study::MeasuredReplay& meas
   if (!measured.memory.empty()) {
     out += labelled("memory", arena_text(measured) + " that the program holds", style);
   }
-  return measured.has_hash ? out : out + warnings_text({kNoHash}, style);
+  return out + warnings_text(caveats(job, measured), style);
 }
 
 std::string replay_json(const plans::Job& job, const study::MeasuredReplay& measured,
@@ -187,8 +202,8 @@ std::string replay_json(const plans::Job& job, const study::MeasuredReplay& meas
     out["memory"].push_back(
         {{"pool", use.pool}, {"used_bytes", use.used.value}, {"held_bytes", use.held.value}});
   }
-  if (!measured.has_hash) {
-    out["warnings"] = {kNoHash};
+  if (const std::vector<std::string> warnings = caveats(job, measured); !warnings.empty()) {
+    out["warnings"] = warnings;
   }
   return out.dump(2) + "\n";
 }

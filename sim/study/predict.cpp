@@ -33,7 +33,7 @@ PoolReport report_pool(const Run& run, const engine::MemoryLedger& ledger, engin
   for (const engine::TagBytes& tag : peak.composition) {
     report.by_tag.push_back({std::string(run.lowered.graph.tag(tag.tag)), Bytes(tag.bytes)});
   }
-  report.resident = Bytes(ledger.at_end[index(id)]);  // the program ends with its last step
+  report.resident = Bytes(ledger.at_end[index(id)]);  // of the last step recorded
   return report;
 }
 

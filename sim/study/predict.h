@@ -12,6 +12,8 @@
 //                    utilization are one rank's, host memory, drives, tokens and cost all ranks'
 //   tflops           model: 3 x forward, causal attention halved; hardware: as executed;
 //                    six_nd: 6 N tokens; per GPU
+// A share of a resource's time may pass 1 where steps meet: what crosses the step's ends counts
+// evenly over its time.
 // Left out: steps that take turns. Where steps meet, they may repeat every second one only (seen
 // once in some 80,000 random predictions, 2 % apart): one of them is reported, not their mean.
 // Units in names; times in seconds. Throws InputError for what the plan refuses.

@@ -11,7 +11,8 @@
 // phase lasts from where the host enters it to where it enters the next or the step ends: on both
 // sides the host's time, which runs ahead of the streams. Overlap is the sum of the busy times of
 // GPU, link each way, CPU and drive over the step: 1 where nothing overlaps and nothing idles.
-// Left out: the host's waits, collectives.
+// Left out: the host's waits, collectives; of steps that meet the next (Plan::meets_next), that the
+// last of those measured has none behind it.
 #pragma once
 
 #include <cstdint>

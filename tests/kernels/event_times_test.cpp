@@ -14,8 +14,8 @@ float told(std::int64_t from, std::int64_t to) {
   return static_cast<float>(static_cast<double>(to - from) / 1e6);
 }
 
-// Half an hour of kernels of 7.531 ms on one stream, each followed on another, that is 3 s ahead,
-// by a copy's end.
+// Half an hour of kernels of 7.531 ms on one stream, each after a copy's end on another, which is
+// 3 s ahead.
 std::vector<std::int64_t> half_an_hour() {
   std::vector<std::int64_t> out;
   for (std::int64_t i = 1; i * 7'531'000 < 1'800'000'000'000; ++i) {

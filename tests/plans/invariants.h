@@ -39,9 +39,16 @@ inline bool every_picosecond_is_explained(const study::Run& run) {
   return reached == run.step.to && path.idle == 0;
 }
 
-// A resource that does more than it can. In the whole run, where nothing crosses the ends of the
-// window: an activity that does counts evenly over its time.
-inline std::string overused(const study::Run& run) {
+// A resource that does more than it can: in the step; where steps meet, in the whole run, since an
+// activity that crosses the ends of the step counts evenly over its time.
+inline std::string overused(const Job& job, const study::Prediction& p, const study::Run& run) {
+  if (job.plan->meets_next == nullptr || !job.plan->meets_next(job)) {
+    for (const auto& [name, share] : p.utilization) {
+      if (share > 1 + 1e-6) {
+        return name;
+      }
+    }
+  }
   const auto used = engine::resource_use(run.lowered.graph, run.timeline, {});
   const double seconds = engine::to_seconds(run.timeline.makespan).value;
   for (std::size_t i = 0; i < used.size(); ++i) {
@@ -83,7 +90,7 @@ inline std::string broken_rule(const Job& job, const Predicted& done) {
     return "the step meets the one before it, and none behind it";
   }
 
-  if (const std::string name = overused(run); !name.empty()) {
+  if (const std::string name = overused(job, p, run); !name.empty()) {
     return name + " does more than its capacity";
   }
   if (job.machine.link) {
