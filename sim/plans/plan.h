@@ -27,9 +27,9 @@ struct Plan {
   int steps = 2;
   bool several_gpus = false;  // models more than one rank
   // Whether work of the next step begins while this one's is still under way: they compete, so a
-  // step that nothing follows would be too short. One more is recorded then, and the last but one
-  // is reported. None: never.
-  bool (*meets_next)(const Job& job) = nullptr;
+  // step that nothing follows would be too short, and they may take turns. Two more are recorded
+  // then, and the mean of the two before the last is reported.
+  bool (*meets_next)(const Job& job) = [](const Job&) { return false; };
 };
 
 const std::vector<Plan>& registry();

@@ -91,7 +91,7 @@ const std::vector<Plan>& registry() {
       {"zenflow",
        "ZenFlow: important columns updated on the GPU each micro-batch, the rest on the CPU later",
        "DeepSpeed 0.19.6, runtime/zenflow; arXiv 2505.12242", zenflow_options(), check_zenflow,
-       record_zenflow, 4, false, zenflow_meets_next},
+       record_zenflow, 2, false, zenflow_meets_next},
       {"zero3-offload",
        "ZeRO-3 offload: parameters gathered module by module, optimizer on the CPU",
        "DeepSpeed stage 3, runtime/zero/stage3.py", zero3_options("cpu"), check_zero3_offload,

@@ -37,6 +37,7 @@
 
 namespace offsim::plans {
 
+using model::Kernel;
 using model::Tensor;
 using model::Work;
 using runtime::Buffer;
@@ -59,25 +60,22 @@ Work take_gradient(std::int64_t s) {  // by index, into the buffer, and a clone
   return {sized("take chosen gradient", s),
           {{.bytes = 4 * s, .indexed = s}, {.bytes = 4 * s}, {.bytes = 4 * s}}};
 }
-Work add_up_sizes(std::int64_t n, std::int64_t s) {  // abs().sum() of all and of the chosen ones
-  return {fmt::format("add up sizes ({} of {} elements)", s, n),
-          {{.bytes = 4 * n}, {.bytes = 2 * n}, {.bytes = 4 * s}, {.bytes = 2 * s}, {.count = 8}}};
+// And abs().sum() of all and of the chosen ones.
+Work take_and_add_up(std::int64_t n, std::int64_t s) {
+  Work work = take_gradient(s);
+  work.name = fmt::format("take chosen gradient and add up sizes ({} of {} elements)", s, n);
+  for (const Kernel& kernel : std::initializer_list<Kernel>{
+           {.bytes = 4 * n}, {.bytes = 2 * n}, {.bytes = 4 * s}, {.bytes = 2 * s}, {.count = 8}}) {
+    work.kernels.push_back(kernel);
+  }
+  return work;
 }
 Work keep_numbers(std::int64_t s) {
   return {sized("keep chosen numbers", s), {{.bytes = 4 * s, .indexed = s}, {.bytes = 4 * s}}};
 }
-Work take_numbers(std::int64_t s) {
-  return {sized("take chosen numbers", s), {{.bytes = 4 * s, .indexed = s}}};
-}
-Work restore_numbers(std::int64_t s) {
-  return {sized("restore chosen numbers", s), {{.bytes = 4 * s}}};
-}
-Work put_numbers(std::int64_t s) {
-  return {sized("put chosen numbers", s), {{.bytes = 4 * s, .indexed = s}}};
-}
 // Count, decay, lerp of m, mul and addcmul of v, sqrt, div, add, addcdiv, in 16 bits.
-Work selective_adam(std::int64_t s, std::size_t tensors) {
-  return {fmt::format("selective Adam ({} elements in {} tensors)", s, tensors),
+Work selective_adam(std::int64_t s, const std::string& of_what) {
+  return {fmt::format("selective Adam ({})", of_what),
           {{},
            {.bytes = 4 * s},
            {.bytes = 6 * s},
@@ -87,6 +85,22 @@ Work selective_adam(std::int64_t s, std::size_t tensors) {
            {.bytes = 4 * s},
            {.bytes = 4 * s},
            {.bytes = 8 * s}}};
+}
+Kernel take_or_put_numbers(std::int64_t s) { return {.bytes = 4 * s, .indexed = s}; }
+Kernel restore_numbers(std::int64_t s) { return {.bytes = 4 * s}; }
+
+// overlap_step: of how many intervals the updates are not waited for, from the beginning on.
+int updates_under_way(const Job& job) {
+  return job.options.count("full_warm_up_rounds") > 0 ? 1 : 2;
+}
+// Once an interval, as the reported step does.
+bool selects_each_step(const Job& job) {
+  return job.options.text("select_strategy") == "step" &&
+         job.options.count("select_interval", 0) == job.workload.accumulation;
+}
+// Steps before their temporaries of copies are no longer new memory.
+int steps_to_fill(const Job& job) {
+  return zenflow_meets_next(job) ? updates_under_way(job) : selects_each_step(job) ? 1 : 0;
 }
 
 class ZenFlow {
@@ -99,8 +113,7 @@ class ZenFlow {
         tensors_(model::all_tensors(job.shape)),
         ratio_(job.options.number("topk_ratio")),
         auto_(job.options.text("update_interval") == "auto"),
-        selects_again_(job.options.text("select_strategy") == "step" &&
-                       job.options.count("select_interval", 0) == job.workload.accumulation),
+        selects_again_(selects_each_step(job)),
         beside_(job.options.flag("overlap_step")),
         overlap_(job.options.flag("overlap_comm")),
         host_(job.options.flag("pin_memory") ? Space::kPinned : Space::kPageable),
@@ -140,6 +153,7 @@ class ZenFlow {
     for (std::int64_t micro = 0; micro < k; ++micro) {
       last_ = micro + 1 == k;
       chooses_ = micro == 0 && (first || selects_again_);
+      bucket_ = 0;
       gradients_.begin(micro == 0, last_);
       enter(job_, gpu_, Phase::kForward);
       model_.forward(run);
@@ -159,7 +173,7 @@ class ZenFlow {
       gpu_.allocate(Space::kPageable, Bytes((beside_ ? 16 : 8) * parameters_), "Adam states");
     }
     beside_ ? exchange(first) : update_zero2(job_, gpu_, host_);
-    update_chosen(tensors_, kCompute);
+    update_chosen(tensors_, "all columns", kCompute);
     end_step(job_, gpu_);
   }
 
@@ -194,11 +208,12 @@ class ZenFlow {
     for (const Tensor& tensor : bucket) {
       const std::int64_t s = chosen(tensor);
       kept_.push_back(hold(2 * s, "chosen gradients"));
-      gpu_.launch(take_gradient, s, lane);
       if (auto_ && tensor.is_matrix) {
         brief(2 * tensor.numel(), "selection temporaries");
-        gpu_.launch(add_up_sizes(tensor.numel(), s), lane);
+        gpu_.launch(take_and_add_up(tensor.numel(), s), lane);
         gpu_.sync(lane);  // Python compares
+      } else {
+        gpu_.launch(take_gradient, s, lane);
       }
       if (last_) {
         kept_.push_back(hold(2 * s, "chosen numbers"));
@@ -206,27 +221,28 @@ class ZenFlow {
       }
     }
     if (!last_) {
-      update_chosen(bucket, lane);
+      update_chosen(bucket, fmt::format("bucket {}", ++bucket_), lane);
     }
   }
 
-  void update_chosen(const Tensors& of, Lane lane) {
+  void update_chosen(const Tensors& of, const std::string& of_what, Lane lane) {
     const Buffer numbers = hold(2 * chosen(of), "chosen numbers");
+    Work take{fmt::format("take chosen numbers ({})", of_what), {}};
+    Work update = selective_adam(chosen(of), of_what);
     for (const Tensor& tensor : of) {
-      gpu_.launch(take_numbers, chosen(tensor), lane);
+      take.kernels.push_back(take_or_put_numbers(chosen(tensor)));
       if (last_) {
-        gpu_.launch(restore_numbers, chosen(tensor), lane);
+        take.kernels.push_back(restore_numbers(chosen(tensor)));
+      }
+      if (tensor.is_matrix) {
+        update.kernels.push_back(take_or_put_numbers(chosen(tensor)));
       }
     }
+    gpu_.launch(take, lane);
     const auto items = 2 * std::ssize(of);
     gpu_.copy_d2h(lane, Space::kPageable, Bytes(2 * items), "step counts", {.pieces = items});
     brief(2 * chosen(of), "selection temporaries");
-    gpu_.launch(selective_adam(chosen(of), of.size()), lane);
-    for (const Tensor& tensor : of) {
-      if (tensor.is_matrix) {
-        gpu_.launch(put_numbers, chosen(tensor), lane);
-      }
-    }
+    gpu_.launch(update, lane);
     free_beside(gpu_, numbers, kCompute, lane);
     for (const Buffer buffer : kept_) {
       free_beside(gpu_, buffer, kCompute, lane);
@@ -243,8 +259,7 @@ class ZenFlow {
   // The Parallel optimizer's step: the process's last result, and its next work.
   void exchange(bool first) {
     begin_zero2_step(job_, gpu_);
-    const std::size_t behind = job_.options.count("full_warm_up_rounds") > 0 ? 1 : 2;
-    if (updates_.size() == behind) {
+    if (updates_.size() == static_cast<std::size_t>(updates_under_way(job_))) {
       gpu_.sync(updates_.front());
       updates_.pop_front();
       const Buffer temporary =
@@ -287,6 +302,7 @@ class ZenFlow {
   Lane process_{};
   int training_threads_ = 0, process_threads_ = 0;  // 0: all cores
   bool last_ = true, chooses_ = false;
+  int bucket_ = 0;             // of the micro-batch
   std::vector<Buffer> kept_;   // gradients and old numbers of chosen columns
   std::deque<Event> updates_;  // submitted, not waited for
 };
@@ -415,7 +431,7 @@ std::vector<std::string> check_zenflow(const Job& job) {
 bool zenflow_meets_next(const Job& job) { return job.options.flag("overlap_step"); }
 
 void record_zenflow(const Job& job, Recorder& gpu, int steps) {
-  record_steps(ZenFlow(job, gpu), steps);
+  record_steps(ZenFlow(job, gpu), steps + steps_to_fill(job));
 }
 
 }  // namespace offsim::plans

@@ -17,6 +17,13 @@ model::Work into_bucket_by_columns(std::int64_t n) {
   return {sized("gradient into bucket by columns", n),
           {{.bytes = 4 * n, .indexed = n}, {.bytes = 4 * n}}};
 }
+model::Work norm_and_check(std::int64_t n) {
+  model::Work work = norm_in_double(n);
+  const model::Work check = check_finite(n);
+  work.name = sized("norm in double and check for infinities", n);
+  work.kernels.insert(work.kernels.end(), check.kernels.begin(), check.kernels.end());
+  return work;
+}
 model::Work accumulate_gradient(std::int64_t n) {
   return model::elementwise(sized("accumulate", n), n, 6, 1);
 }
@@ -119,8 +126,7 @@ void Zero2Gradients::send(std::int64_t n) {
     // The norm's temporaries take 8 bytes an element, the check's 11, the cast's 4: one after the
     // other, in the same place.
     gpu_.free(gpu_.allocate(Space::kGpu, Bytes(11 * n), "gradient temporaries"));
-    gpu_.launch(norm_in_double, n, reduction_);
-    gpu_.launch(check_finite, n, reduction_);
+    gpu_.launch(norm_and_check, n, reduction_);
     gpu_.sync(reduction_);  // Python tests the answer
     gpu_.launch(cast_to_fp32, n, reduction_);
     gpu_.copy_d2h(reduction_, fp32_host_, Bytes(4 * n), "fp32 gradients");

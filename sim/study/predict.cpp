@@ -99,18 +99,23 @@ std::vector<PoolReport> report_pools(const plans::Job& job, const Run& run) {
   return pools;
 }
 
+// A step's share of a time within the window.
+Seconds a_step(const Run& run, Picoseconds in_window) {
+  return Seconds(engine::to_seconds(in_window).value / static_cast<double>(run.turns));
+}
+
 // Critical path of the step: by cause, by label, by phase, by figure.
 void explain(const plans::Job& job, const Run& run, Prediction& p) {
   const runtime::Lowered& lowered = run.lowered;
   const auto path = engine::critical_path(lowered.graph, run.timeline, run.step, run.end());
-  p.idle = engine::to_seconds(path.idle);
+  p.idle = a_step(run, path.idle);
   const std::size_t labels = lowered.graph.label_count();
   std::vector<Picoseconds> by_label(runtime::kCauses * labels);  // of a cause side by side
   std::array<Seconds, runtime::kPhases> by_phase{};
   std::vector<double> by_figure(job.machine.figures.size(), 0.0);
   for (const engine::Segment& segment : path.segments) {
     const engine::Activity activity = lowered.graph.activity(segment.activity);
-    const Seconds time = engine::to_seconds(segment.to - segment.from);
+    const Seconds time = a_step(run, segment.to - segment.from);
     p.critical_path[activity.cause] += time;
     by_phase[activity.phase] += time;
     by_label[activity.cause * labels + index(activity.label)] += segment.to - segment.from;
@@ -130,7 +135,7 @@ void explain(const plans::Job& job, const Run& run, Prediction& p) {
     if (by_label[i] > 0) {
       p.spent.push_back({Cause(i / labels),
                          std::string(lowered.graph.label(engine::LabelId(i % labels))),
-                         engine::to_seconds(by_label[i])});
+                         a_step(run, by_label[i])});
     }
   }
   std::ranges::sort(p.spent, [](const Spent& a, const Spent& b) {
@@ -183,7 +188,7 @@ void measure_busy(const Run& run, Prediction& p) {
       total += std::max<Picoseconds>(0, to - std::max(from, covered));
       covered = std::max(covered, to);
     }
-    p.busy[cause] = engine::to_seconds(total);
+    p.busy[cause] = a_step(run, total);
   }
 }
 
@@ -244,16 +249,17 @@ Run simulate(const plans::Job& job, int steps) {
   const bool fp16 = job.workload.precision == plans::Precision::kFp16Mixed;
   runtime::Recorder recorder({framework.gpu_rounding.value.value, framework.pinned_power_of_two},
                              fp16 ? runtime::Half::kFp16 : runtime::Half::kBf16);
-  const bool met = job.plan->meets_next != nullptr && job.plan->meets_next(job);
-  job.plan->record(job, recorder, met ? steps + 1 : steps);
+  const bool met = job.plan->meets_next(job);
+  job.plan->record(job, recorder, met ? steps + 2 : steps);
   run.program = std::move(recorder).finish();
   run.lowered = runtime::lower(run.program, job.machine,
                                {job.workload.loader_workers, job.workload.loader_bandwidth});
   run.timeline = engine::simulate(run.lowered.graph);
   const auto& ends = run.lowered.step_ends;
-  SIM_ASSERT(ends.size() >= (met ? 3 : 2), "a plan records a step before the one that is reported");
+  SIM_ASSERT(ends.size() >= (met ? 4 : 2), "a plan records a step before the one that is reported");
   run.reported = ends.size() - (met ? 2 : 1);
-  run.step.from = run.timeline.finish[index(ends[run.reported - 1])];
+  run.turns = met ? 2 : 1;
+  run.step.from = run.timeline.finish[index(ends[run.reported - run.turns])];
   run.step.to = run.timeline.finish[index(run.end())];
   return run;
 }
@@ -289,7 +295,7 @@ Prediction predict(const plans::Job& job, std::optional<UsdPerHour> price, Run* 
   } else {
     run = simulate(job, job.plan->steps);
   }
-  p.step = engine::to_seconds(run.step.to - run.step.from);
+  p.step = a_step(run, run.step.to - run.step.from);
   SIM_ASSERT(p.step.value > 0, "a step takes time");
   p.totals = run.lowered.totals[run.reported];
   p.activities = run.lowered.graph.size();

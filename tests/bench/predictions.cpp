@@ -17,7 +17,7 @@ using namespace offsim;
 constexpr const char* kModel = "qwen2.5-72b";
 constexpr const char* kMachine = "h100-pcie";
 
-// Of every plan with its default options.
+// Of every plan with its default options, and of the largest.
 std::vector<study::Case> questions() {
   study::Scenario s;
   s.models = {study::on_command_line(kModel)};
@@ -25,6 +25,10 @@ std::vector<study::Case> questions() {
   for (const plans::Plan& plan : plans::registry()) {
     s.plans.push_back({study::on_command_line(std::string(plan.name)), {}, {}});
   }
+  // What records most: Adam of two intervals under way.
+  s.plans.push_back({study::on_command_line("zenflow"),
+                     {{study::on_command_line("overlap_step"), study::on_command_line("true")}},
+                     {}});
   return study::cases(study::Catalog::embedded(), s);
 }
 
@@ -62,8 +66,11 @@ void register_predictions() {
   study::keep_freed_memory();
   for (const study::Case& question : questions()) {
     if (!refused(question.job)) {
-      benchmark::RegisterBenchmark(("predict/72b/" + std::string(question.job.plan->name)).c_str(),
-                                   BM_Predict, question.job)
+      std::string name = "predict/72b/" + std::string(question.job.plan->name);
+      if (name.ends_with("zenflow") && question.job.options.flag("overlap_step")) {
+        name += " overlap_step";
+      }
+      benchmark::RegisterBenchmark(name.c_str(), BM_Predict, question.job)
           ->Unit(benchmark::kMillisecond);
     }
   }

@@ -19,7 +19,7 @@ namespace offsim::plans {
 inline bool ends_too_early(const study::Run& run) {
   const engine::ActivityGraph& graph = run.lowered.graph;
   bool begins_early = false;
-  const std::size_t before = engine::index(run.lowered.step_ends[run.reported - 1]);
+  const std::size_t before = engine::index(run.lowered.step_ends[run.reported - run.turns]);
   for (std::size_t i = before + 1; i < graph.size(); ++i) {  // in issue order
     begins_early |= graph.amounts()[i] > 0 && run.timeline.start[i] < run.step.from;
   }
@@ -42,7 +42,7 @@ inline bool every_picosecond_is_explained(const study::Run& run) {
 // A resource that does more than it can: in the step; where steps meet, in the whole run, since an
 // activity that crosses the ends of the step counts evenly over its time.
 inline std::string overused(const Job& job, const study::Prediction& p, const study::Run& run) {
-  if (job.plan->meets_next == nullptr || !job.plan->meets_next(job)) {
+  if (!job.plan->meets_next(job)) {
     for (const auto& [name, share] : p.utilization) {
       if (share > 1 + 1e-6) {
         return name;

@@ -55,7 +55,7 @@ TEST(NativeSequence, AddsGradientsOfALayerAsLargeAsTheHead) {
 
 // --- zero2-offload
 
-const Names kSent{"norm in double", "check for infinities", "cast to fp32", "fp32 gradients"};
+const Names kSent{"norm in double and check for infinities", "cast to fp32", "fp32 gradients"};
 
 TEST(Zero2Sequence, FillsABucketThenSendsTensorByTensor) {
   const Names expected = Names{"embedding forward", "layer forward", "layer forward",
@@ -116,7 +116,7 @@ TEST(Zero2Sequence, AccumulatesThroughTheGpu) {
   EXPECT_EQ(count_of(names, "accumulate"), 2 * 21);
   EXPECT_EQ(count_of(names, "accumulated gradients"),
             (1 + 2 + 2) * 21);  // stored; loaded and stored twice
-  EXPECT_EQ(count_of(names, "norm in double"), 21);
+  EXPECT_EQ(count_of(names, "norm in double and check for infinities"), 21);
 }
 
 // The host waits once a tensor for the answer of the check, and for the overflow flag.

@@ -39,7 +39,7 @@ machine::Drive slow_drive(double rate) {
   return drive;
 }
 
-// Seconds of the step in which both lanes do something.
+// Seconds of a step in which both lanes do something.
 double together(const Predicted& of, std::string_view one, std::string_view other) {
   const auto& lane = of.run.lowered.lane;
   const auto is = [&](std::size_t i, std::string_view name) {
@@ -56,7 +56,7 @@ double together(const Predicted& of, std::string_view one, std::string_view othe
       }
     }
   }
-  return engine::to_seconds(sum).value;
+  return engine::to_seconds(sum).value / static_cast<double>(of.run.turns);
 }
 
 TEST(Teraio, MovesNothingWhereAllFits) {
