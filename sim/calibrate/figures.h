@@ -79,6 +79,9 @@ Section accelerator_figures(Figures& figures);
 Section framework_figures(Figures& figures, const machine::Framework& framework);
 Section link_figures(Figures& figures);
 Section drive_figures(Figures& figures);
+// What all GPUs of the machine reach at once; and, a value, one GPU towards another.
+Section uplink_figures(Figures& figures);
+std::optional<std::string> peer_figure(Figures& figures);
 // Of a host whose benches ran; what they cannot say (pinned_alloc and dma_weight without a GPU) is
 // missing from it.
 Section host_figures(Figures& figures, const machine::Framework& framework);

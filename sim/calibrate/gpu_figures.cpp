@@ -320,4 +320,31 @@ Section link_figures(Figures& figures) {
   return out;
 }
 
+Section uplink_figures(Figures& figures) {
+  const std::int64_t gpus = figures.records.environment.gpus;
+  Section out;
+  for (const auto& [key, direction] :
+       {std::pair{"h2d", "h2d"}, {"d2h", "d2h"}, {"total", "both"}}) {
+    for (const Point& p : figures.records.of("gpus_at_once", {{"direction", direction}})) {
+      if (p.number("gpus") == static_cast<double>(gpus)) {
+        out.add(key, figures.value(fmt::format("uplink.{}", key), rate_text(p.value),
+                                   {p.bench, p.where(), p.spread, {}}));
+      }
+    }
+  }
+  if (!out.empty()) {
+    out.add("gpus", fmt::format("{}", gpus));
+  }
+  return out;
+}
+
+std::optional<std::string> peer_figure(Figures& figures) {
+  const auto points = figures.records.of("peer_copy", {{"direction", "one"}});
+  if (points.empty()) {
+    return std::nullopt;
+  }
+  const Point& p = points.front();
+  return figures.value("peer", rate_text(p.value), {p.bench, p.where(), p.spread, {}});
+}
+
 }  // namespace offsim::calibrate

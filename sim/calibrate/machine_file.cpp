@@ -180,8 +180,7 @@ class Assembly {
           base_));
     }
     if (e_.gpus > 1) {
-      keep("uplink");
-      keep("peer");
+      several_gpus();
     }
   }
 
@@ -209,6 +208,19 @@ class Assembly {
   }
 
  private:
+  void several_gpus() {
+    if (const Section uplink = uplink_figures(figures_); !uplink.empty()) {
+      file_.add("uplink", uplink);
+    } else {
+      keep("uplink");
+    }
+    if (const std::optional<std::string> peer = peer_figure(figures_)) {
+      file_.add("peer", *peer);
+    } else {
+      keep("peer");
+    }
+  }
+
   // Without the figures of a link that is left out.
   std::vector<Fitted> fitted() const {
     std::vector<Fitted> fitted = figures_.fitted();

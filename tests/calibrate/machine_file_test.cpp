@@ -142,6 +142,29 @@ TEST(MachineFile, ALinkIsALineThroughItsCopies) {
             machine::load_machine(catalog(), base).accelerator.bf16.value);
 }
 
+// All GPUs at once share what the host gives them; one alone, or two of four, say nothing of that.
+TEST(MachineFile, SeveralGpusShareWhatTheyReachAtOnce) {
+  std::string gpus = kGpu;
+  gpus.replace(gpus.find("\"count\":1"), 9, "\"count\":2");
+  std::string lines;
+  for (const auto& [direction, one, two] :
+       {std::tuple{"h2d", 55e9, 106e9}, {"d2h", 54e9, 107e9}, {"both", 100e9, 134e9}}) {
+    const std::string at = fmt::format("\"direction\":\"{}\",\"bytes\":268435456", direction);
+    lines += point("gpus_at_once", at + ",\"gpus\":1", one, "B/s");
+    lines += point("gpus_at_once", at + ",\"gpus\":2", two, "B/s");
+  }
+  lines += point("peer_copy", R"("direction":"one","gpus":2,"direct":1)", 392e9, "B/s");
+  lines += point("peer_copy", R"("direction":"both","gpus":2,"direct":1)", 780e9, "B/s");
+  const machine::Machine m = load(file_of(records_text(gpus, lines), "h200-pcie5"));
+  ASSERT_TRUE(m.uplink && m.peer);
+  EXPECT_EQ(m.gpus, 2);
+  EXPECT_EQ(m.uplink->gpus, 2);
+  EXPECT_NEAR(m.uplink->h2d.value.value, 106e9, 1e6);
+  EXPECT_NEAR(m.uplink->d2h.value.value, 107e9, 1e6);
+  EXPECT_NEAR(m.uplink->total.value.value, 134e9, 1e6);
+  EXPECT_NEAR(m.peer->value.value, 392e9, 1e6);
+}
+
 TEST(MachineFile, ALinkThatTheBaseHasNotIsLeftOutAndSaidToBe) {
   const MachineFile file = file_of(records_text(kGpu, link_lines()), "dgx-spark");
   EXPECT_FALSE(load(file).link);
