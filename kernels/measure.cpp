@@ -70,9 +70,13 @@ std::vector<Bench> chosen(const MeasureOptions& options) {
 
 // Not after minutes of the other benches.
 void require_usable_file(const Options& options, const std::vector<Bench>& benches) {
-  if (!options.file.empty() && std::any_of(benches.begin(), benches.end(), [](const Bench& bench) {
-        return bench.group == Group::kStorage;
-      })) {
+  if (!options.file.empty()) {
+    if (std::none_of(benches.begin(), benches.end(),
+                     [](const Bench& bench) { return bench.group == Group::kStorage; })) {
+      throw UserError(
+          "command line: --file is given, and no bench that is asked for uses a drive; "
+          "expected storage among --only");
+    }
     if (const auto reason = scratch_refused(options.file, options.file_bytes)) {
       throw UserError(*reason);
     }

@@ -65,9 +65,15 @@ struct Copied {
 class Copier {
  public:
   explicit Copier(bool h2d) : h2d_(h2d), device_(kCopyBytes), host_(kCopyBytes) {
-    gpu::fill_words(device_.data(), kCopyBytes, 9, stream_);
+    gpu::fill_words(device_.data(), kCopyBytes, kSeed, stream_);
     copy(false);
     stream_.synchronize();
+    if (h2d_) {
+      gpu::check(cudaMemsetAsync(device_.data(), 0xff, kCopyBytes, stream_), "clearing");
+      stream_.synchronize();
+    } else {
+      std::memset(host_.data(), 0xff, kCopyBytes);
+    }
   }
   ~Copier() { stop(); }
   Copier(const Copier&) = delete;
@@ -96,6 +102,16 @@ class Copier {
       thread_.join();
     }
   }
+  // Throws when other bytes than were sent arrived. Requires: stopped after a copy.
+  void verify() {
+    if (!h2d_) {
+      gpu::check(cudaMemsetAsync(device_.data(), 0xff, kCopyBytes, stream_), "clearing");
+      copy(true);  // what arrived on the host
+    }
+    if (gpu::count_wrong(device_.data(), kCopyBytes, kSeed, stream_) != 0) {
+      throw std::runtime_error("a copy beside a CPU kernel did not arrive");
+    }
+  }
   // Bytes a second of each copy between two times. Requires: stopped.
   std::vector<double> rates(double from, double to) const {
     if (error_) {
@@ -112,6 +128,8 @@ class Copier {
   const char* direction() const { return h2d_ ? "h2d" : "d2h"; }
 
  private:
+  static constexpr std::uint32_t kSeed = 9;
+
   void copy(bool h2d) const {
     void* to = h2d ? device_.data() : host_.data();
     const void* from = h2d ? host_.data() : device_.data();
@@ -216,7 +234,8 @@ void beside_copies(const Run& run) {
       copier->stop();
     }
     run.point(place(c, "kernel"), std::move(samples));
-    for (const Copier* copier : copiers) {
+    for (Copier* copier : copiers) {
+      copier->verify();
       At at = place(c, "copy");
       at.emplace_back("direction", std::string(copier->direction()));
       std::vector<double> rates = copier->rates(begin, end);

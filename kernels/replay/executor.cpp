@@ -61,6 +61,9 @@ class Executor {
   }
 
   Execution run() {
+    if (issued_) {
+      issued_(0);
+    }
     device_.start();
     for (std::uint32_t lane = 0; lane < lanes_.size(); ++lane) {
       if (is_thread(program_.lanes[lane].kind)) {
@@ -260,7 +263,7 @@ class Executor {
     const bool to_gpu = call.to == Tier::kGpu;
     const bool pinned = (to_gpu ? call.from : call.to) == Tier::kPinned;
     const std::shared_ptr<Block> into = block(call.into);
-    const double issued = now();
+    const double began = now();
     const std::uint32_t begin = mark(call.lane);
     std::int64_t done = 0, end = 0;
     for (std::int64_t piece = 0; piece < call.times; ++piece) {
@@ -277,7 +280,7 @@ class Executor {
     }
     stream_spans_.push_back({index, call.lane, begin, mark(call.lane)});
     if (pinned) {
-      lanes_[0].spans.push_back({index, 0, issued, now()});
+      lanes_[0].spans.push_back({index, 0, began, now()});
     }
     if (call.blocking || !pinned) {
       device_.synchronize_stream(call.lane);

@@ -306,7 +306,8 @@ std::string next_text(const std::string& command, const TextStyle& style) {
   constexpr std::size_t kBackslash = 2;
   std::string out, line = "Next:";
   for (std::size_t at = 0; at < command.size();) {
-    const std::size_t end = std::min(command.find(" --", at), command.size());
+    const std::size_t end =
+        std::min({command.find(" --", at), command.find(" > ", at), command.size()});
     const std::string piece = command.substr(at, end - at);  // a flag stays beside its value
     if (at > 0 && visible_width(line) + 1 + visible_width(piece) + kBackslash > page_width(style)) {
       out += line + " \\\n";

@@ -242,13 +242,13 @@ TEST(ReplayExecutor, HostTasksTakeTheirTime) {
   EXPECT_LT(other.end - other.begin, 0.012);
 }
 
-TEST(ReplayExecutor, SaysHowManyStepsWereIssued) {
+TEST(ReplayExecutor, SaysThatItBeginsAndHowManyStepsWereIssued) {
   std::vector<std::int64_t> said;
   const Program program = program_of(kHeader + launch() + kEnd + launch() + kEnd);
   FakeDevice device;
   FakeHost host;
   execute(program, device, host, {}, [&](std::int64_t issued) { said.push_back(issued); });
-  EXPECT_EQ(said, (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(said, (std::vector<std::int64_t>{0, 1, 2}));
 }
 
 TEST(ReplayExecutor, AFailureEndsAllWaits) {
