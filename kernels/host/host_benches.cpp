@@ -119,8 +119,9 @@ void stream(const Run& run) {
   }
 }
 
+// On threads that the kernel places, as PyTorch's and a replay's are.
 void cpu_kernel(const Run& run) {
-  Pool pool;
+  Pool pool(usable_cores(), Pool::Placed::kByTheKernel);
   std::vector<std::int64_t> sizes{4096, kMi, 16 * kMi};
   if (!run.quick()) {
     sizes.insert(sizes.end(), {64 * kMi, 256 * kMi});

@@ -98,11 +98,11 @@ struct Pool::Shared {
   }
 };
 
-Pool::Pool(int threads) : shared_(std::make_unique<Shared>()) {
+Pool::Pool(int threads, Placed placed) : shared_(std::make_unique<Shared>()) {
   const std::vector<int> cores = allowed_cores();
   for (int i = 0; i < std::max(1, threads); ++i) {
     shared_->workers.emplace_back([shared = shared_.get(), i] { shared->loop(i); });
-    if (!cores.empty()) {
+    if (!cores.empty() && placed == Placed::kACoreEach) {
       cpu_set_t set;
       CPU_ZERO(&set);
       CPU_SET(cores[static_cast<std::size_t>(i) % cores.size()], &set);

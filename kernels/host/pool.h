@@ -1,4 +1,6 @@
-// Threads that wait for work, one pinned to each core that this process may use.
+// Threads that wait for work, one pinned to each core that this process may use; or placed by the
+// kernel, where other threads want these cores, too: a pinned thread would wait for a time slice of
+// the one that has its core (4 ms on Linux), and with it all others.
 //
 // Work is split by its caller, statically: what a core touches first is what it works on later, so
 // pages lie on its memory node. A run costs a wake-up and a wait, a few microseconds.
@@ -19,7 +21,9 @@ std::vector<int> thread_counts(int most);
 
 class Pool {
  public:
-  explicit Pool(int threads = usable_cores());  // more than there are cores share them
+  enum class Placed { kACoreEach, kByTheKernel };
+  explicit Pool(int threads = usable_cores(),  // more than there are cores share them
+                Placed placed = Placed::kACoreEach);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;

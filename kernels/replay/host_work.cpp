@@ -185,7 +185,8 @@ class RealHostWork final : public HostWork {
     std::int64_t place = 0;
     for (const std::uint32_t lane : computing) {
       const CoresForLane cores(lane == 0 ? cores_ : threads[lane], cores_);
-      lanes_[lane].pool = std::make_unique<Pool>(threads[lane]);
+      // As PyTorch's threads: the host's lane is busy, too.
+      lanes_[lane].pool = std::make_unique<Pool>(threads[lane], Pool::Placed::kByTheKernel);
       lanes_[lane].walks = {Walk(*wide_, place), Walk(*narrow_, place % narrow_->bytes())};
       place = (place + wide_->bytes() / 4) % wide_->bytes();
     }
