@@ -102,7 +102,7 @@ std::optional<std::string> torch_cpu_unavailable(const Options& options) {
 }
 
 void torch_cpu_kernel(const Run& run) {
-  constexpr int kBudget = 25;
+  constexpr int kBudget = 40;
   // Twice the budget and the import at most: a single call may take long.
   python_points(run, kScript,
                 {std::to_string(usable_cores()), std::to_string(uncached_bytes()),
