@@ -1,7 +1,7 @@
 // Copies over the link, as nvbandwidth measures them: behind a held stream, between events. Small
 // copies are timed as a train of them in one stream, so a point holds what one adds to a stream.
-// Pageable copies block the host and are timed by its clock; their memory is not in the caches, as a
-// step's is not: the driver's copy from a warm buffer is up to twice as fast.
+// Pageable copies block the host and are timed by its clock; their memory is not in the caches, as
+// a step's is not: the driver's copy from a warm buffer is up to twice as fast.
 #include <cuda_runtime.h>
 
 #include <algorithm>
