@@ -110,6 +110,8 @@ Command predict_command_line(CLI::App& main, PredictOptions& options) {
       ->type_name("FILE");
   app->add_flag("--explain", options.explain, "every value in force, and where it is from")
       ->disable_flag_override();
+  app->add_flag("--memory", options.memory, "what every pool holds in every phase, tag by tag")
+      ->disable_flag_override();
   add_catalog_flag(app, options.catalog);
   app->footer(
       "Example:\n  offsim predict --model qwen2.5-14b --hardware gh200-480gb --plan megatrain \\\n"

@@ -7,6 +7,7 @@
 #include "sim/base/quantity.h"
 #include "sim/cli/explain.h"
 #include "sim/report/json.h"
+#include "sim/report/ledger.h"
 #include "sim/report/trace.h"
 #include "sim/study/predict.h"
 
@@ -30,10 +31,13 @@ std::optional<double> tokens_of(const PredictOptions& options) {
 // Text has no place beside a machine-readable answer on stdout.
 void refuse_text_beside_data(const PredictOptions& options) {
   for (const std::string* path : {&options.json, &options.trace, &options.program}) {
-    if (*path == "-" && (options.explain || options.tokens)) {
+    const bool memory = options.memory && path != &options.json;  // JSON has it, too
+    if (*path == "-" && (options.explain || options.tokens || memory)) {
       throw InputError({"command line", 0, 0},
                        fmt::format("{} has no effect when '-' sends data to stdout",
-                                   options.explain ? "--explain" : "--tokens"),
+                                   options.explain  ? "--explain"
+                                   : options.tokens ? "--tokens"
+                                                    : "--memory"),
                        "expected a file in place of '-'");
     }
   }
@@ -67,9 +71,15 @@ int run_predict(const PredictOptions& options, std::ostream& out, std::ostream&)
 
   study::Run run;
   const study::Prediction prediction = study::predict(c.job, price, &run);
+  std::optional<study::MemoryLedger> ledger;
+  if (options.memory) {
+    ledger = study::memory_ledger(c.job, run);
+  }
   const bool data_on_out = write_all(
       {{"--json", options.json,
-        [&](std::ostream& to) { to << report::prediction_json(c.job, prediction); }},
+        [&](std::ostream& to) {
+          to << report::prediction_json(c.job, prediction, ledger ? &*ledger : nullptr);
+        }},
        {"--trace", options.trace, [&](std::ostream& to) { report::write_trace(to, run, c.job); }},
        {"--program", options.program,
         [&](std::ostream& to) { runtime::write_program(run.program, to); }}},
@@ -81,6 +91,9 @@ int run_predict(const PredictOptions& options, std::ostream& out, std::ostream&)
   out << report::prediction_text(c.job, prediction, style);
   if (tokens) {
     out << report::budget_text(c.job, prediction, *tokens, style);
+  }
+  if (ledger) {
+    out << report::ledger_text(c.job, prediction, *ledger, style);
   }
   if (options.explain) {
     out << "\n" << explain_text(catalog, c, style);

@@ -15,7 +15,7 @@ struct PredictOptions {
   WorkFlags work;
   std::optional<std::string> price, tokens, catalog;
   std::string json, trace, program;  // a path, "-" for stdout, or empty
-  bool explain = false;
+  bool explain = false, memory = false;
   Terminal terminal;
 };
 

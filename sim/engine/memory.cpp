@@ -101,6 +101,44 @@ MemoryLedger account_memory(const ActivityGraph& graph, const Timeline& timeline
   return ledger;
 }
 
+std::vector<std::vector<PoolPeak>> peaks_by_section(const ActivityGraph& graph,
+                                                    const Timeline& timeline,
+                                                    const std::vector<ActivityId>& begins) {
+  const std::size_t pools = graph.pools().size();
+  std::vector<std::vector<PoolPeak>> peaks(begins.size(), std::vector<PoolPeak>(pools));
+  std::vector<Holding> holdings(pools, Holding{0, std::vector<std::int64_t>(graph.tag_count())});
+  std::vector<Holding> at_peak = holdings;
+  std::size_t section = 0;
+  const auto close = [&](std::size_t next) {  // sections without a change hold what the last held
+    for (; section < next; ++section) {
+      for (std::size_t pool = 0; pool < pools; ++pool) {
+        peaks[section][pool].composition = largest_first(at_peak[pool]);
+        at_peak[pool] = holdings[pool];
+        if (section + 1 < peaks.size()) {
+          peaks[section + 1][pool].bytes = holdings[pool].bytes;
+        }
+      }
+    }
+  };
+  for (const auto& [time, i] : order_of_effect(graph, timeline)) {
+    const MemoryChange& change = graph.changes()[i];
+    const auto after = std::ranges::upper_bound(begins, change.activity);
+    const auto of_change = static_cast<std::size_t>(after - begins.begin()) - 1;
+    if (of_change > section) {
+      close(of_change);
+    }
+    const std::size_t pool = index(change.pool);
+    apply(graph, change, holdings[pool]);
+    PoolPeak& peak = peaks[section][pool];
+    if (holdings[pool].bytes > peak.bytes) {
+      peak = {holdings[pool].bytes, time, graph.phases()[index(change.activity)], {}};
+      at_peak[pool] = holdings[pool];
+    }
+  }
+  close(peaks.size());
+  return peaks;
+}
+
 std::vector<PoolSample> pool_series(const ActivityGraph& graph, const Timeline& timeline,
                                     PoolId pool) {
   std::vector<PoolSample> series;

@@ -54,6 +54,14 @@ struct MemoryLedger {
 MemoryLedger account_memory(const ActivityGraph& graph, const Timeline& timeline,
                             Window window = {});
 
+// Peaks by section, then by pool. Section i begins with the first change of activity begins[i] or
+// of one issued later, and with what is held then; section 0 with the run. A change of an earlier
+// section that takes effect later counts to the section that has begun by then. Requires: begins
+// ascend, and begins[0] is the first activity.
+std::vector<std::vector<PoolPeak>> peaks_by_section(const ActivityGraph& graph,
+                                                    const Timeline& timeline,
+                                                    const std::vector<ActivityId>& begins);
+
 struct PoolSample {
   Picoseconds time = 0;
   std::int64_t bytes = 0;  // held after all changes at `time`

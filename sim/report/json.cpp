@@ -118,6 +118,32 @@ Json memory_json(const Prediction& p) {
   return pools;
 }
 
+void add_ledger(Json& json, const study::MemoryLedger& ledger) {
+  Json pools = Json::object();
+  for (const study::LedgerPool& pool : ledger.pools) {
+    Json phases = Json::array();
+    for (std::size_t phase = 0; phase < study::kLedgerPhases.size(); ++phase) {
+      Json tags = Json::object();
+      for (const study::LedgerTag& tag : pool.tags) {
+        if (tag.held[phase].value > 0) {
+          tags[tag.tag] = tag.held[phase].value;
+        }
+      }
+      phases.push_back({{"phase", study::kLedgerPhases[phase]},
+                        {"peak_bytes", pool.peak[phase].value},
+                        {"by_tag", tags}});
+    }
+    pools[pool.name] = std::move(phases);
+  }
+  json["memory_phases"] = std::move(pools);
+  json["load_bytes"] = {ledger.load_least.value, ledger.load_most.value};
+  json["save_bytes"] = ledger.save.value;
+  if (ledger.deepspeed) {
+    json["deepspeed_estimate_bytes"] = {{"gpu", ledger.deepspeed->gpu.value},
+                                        {"host", ledger.deepspeed->host.value}};
+  }
+}
+
 Json sources_json(const Prediction& p) {
   Json sources = Json::object();
   for (std::size_t i = 0; i < p.sources.size(); ++i) {
@@ -207,8 +233,13 @@ std::string text(const Json& json) {
 
 }  // namespace
 
-std::string prediction_json(const plans::Job& job, const study::Prediction& prediction) {
-  return text(describe(job, prediction));
+std::string prediction_json(const plans::Job& job, const study::Prediction& prediction,
+                            const study::MemoryLedger* ledger) {
+  Json json = describe(job, prediction);
+  if (ledger != nullptr) {
+    add_ledger(json, *ledger);
+  }
+  return text(json);
 }
 
 std::string comparison_json(const std::vector<ComparisonRow>& rows) {

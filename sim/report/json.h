@@ -13,11 +13,15 @@
 
 #include "sim/plans/job.h"
 #include "sim/report/text.h"
+#include "sim/study/memory_ledger.h"
 #include "sim/study/predict.h"
 
 namespace offsim::report {
 
-std::string prediction_json(const plans::Job& job, const study::Prediction& prediction);
+// With a ledger also "memory_phases": {pool: [{phase, peak_bytes, by_tag}]}, "load_bytes" and
+// "save_bytes" on the host, and "deepspeed_estimate_bytes" for its plans.
+std::string prediction_json(const plans::Job& job, const study::Prediction& prediction,
+                            const study::MemoryLedger* ledger = nullptr);
 
 // {"schema": "offsim.comparison/1", "predictions": [...]} with a prediction for each row. A row
 // that the plan refuses has only schema, scenario, feasible: false and refused.

@@ -68,8 +68,9 @@ class Lowering {
   struct BufferState {
     Space space = Space::kGpu;
     std::int64_t bytes = 0;
-    std::int64_t fresh = 0;  // bytes whose pages nobody has touched
-    bool mapped = false;     // a mapping of its own, given back on free
+    std::int64_t rounding = 0;  // of these
+    std::int64_t fresh = 0;     // bytes whose pages nobody has touched
+    bool mapped = false;        // a mapping of its own, given back on free
     TagId tag{};
   };
   struct PricedWork {
@@ -108,6 +109,7 @@ class Lowering {
     out_.host_pinned = builder_.add_pool("host_pinned");
     out_.nvme = builder_.add_pool("nvme");
     heap_free_ = builder_.tag("C library heap, free");
+    rounding_tag_ = builder_.tag("pinned rounding");
   }
 
   // Words are looked up once. Nothing is labelled with the empty text, LabelId{0}.
@@ -366,16 +368,25 @@ class Lowering {
     }
   }
 
-  void change(ActivityId where, const BufferState& buffer, std::int64_t delta) {
-    builder_.change(where, At::kFinish, pool_of(buffer.space), buffer.tag, delta);
+  // `sign`: 1 or -1. What an allocator rounds up is held under a tag of its own.
+  void change(ActivityId where, const BufferState& buffer, std::int64_t sign) {
+    const auto hold = [&](PoolId pool) {
+      builder_.change(where, At::kFinish, pool, buffer.tag,
+                      sign * (buffer.bytes - buffer.rounding));
+      if (buffer.rounding > 0) {
+        builder_.change(where, At::kFinish, pool, rounding_tag_, sign * buffer.rounding);
+      }
+    };
+    hold(pool_of(buffer.space));
     if (buffer.space == Space::kPinned) {
-      builder_.change(where, At::kFinish, out_.host_pinned, buffer.tag, delta);
+      hold(out_.host_pinned);
     }
   }
 
   void take(const Allocate& call) {
     BufferState& buffer = buffers_[index(call.buffer)];
-    buffer = {.space = call.space, .bytes = call.bytes, .tag = tag(call.tag)};
+    buffer = {
+        .space = call.space, .bytes = call.bytes, .rounding = call.rounding, .tag = tag(call.tag)};
     const ActivityId where = position(call.issuer);
     if (call.space == Space::kPageable) {
       buffer.mapped = call.bytes >= machine_.framework.map_threshold.value.value;
@@ -386,7 +397,7 @@ class Lowering {
         heap_free_bytes_ -= from_heap;
       }
     }
-    change(where, buffer, call.bytes);
+    change(where, buffer, 1);
   }
 
   void take(const Free& call) {
@@ -409,7 +420,7 @@ class Lowering {
       append(call.issuer, release);
       where = release;
     }
-    change(where, buffer, -buffer.bytes);
+    change(where, buffer, -1);
     if (buffer.space == Space::kPageable && !buffer.mapped) {
       builder_.change(where, At::kFinish, out_.host, heap_free_, buffer.bytes);
       heap_free_bytes_ += buffer.bytes;
@@ -451,7 +462,7 @@ class Lowering {
   std::deque<Issued> in_flight_;
   std::int64_t launched_ = 0;
   std::int64_t heap_free_bytes_ = 0;
-  TagId heap_free_{};
+  TagId heap_free_{}, rounding_tag_{};
   std::uint32_t no_figure_ = 0;
   std::uint32_t call_ = 0;  // the one that is taken
   ActivityId origin_{};

@@ -142,7 +142,8 @@ struct Allocate {
   Buffer buffer;
   Text tag;
   Space space;
-  std::int64_t bytes;  // as the allocator rounds them
+  std::int64_t bytes;         // as the allocator rounds them
+  std::int64_t rounding = 0;  // of these: what nobody asked for, of pinned memory
 };
 struct Free {
   Lane issuer;

@@ -151,12 +151,16 @@ void Recorder::wait(Lane lane, Event event) { program_.calls.emplace_back(Wait{l
 void Recorder::sync_device() { program_.calls.emplace_back(SyncDevice{}); }
 
 Buffer Recorder::allocate(Space space, Bytes bytes, std::string_view tag, Lane issuer) {
+  const Bytes asked = bytes;
   if (space == Space::kGpu) {
-    bytes = round_up(bytes, rounding_.gpu);
-  } else if (space == Space::kPinned && rounding_.pinned_power_of_two) {
+    return allocate_exact(space, round_up(bytes, rounding_.gpu), tag, issuer);
+  }
+  if (space == Space::kPinned && rounding_.pinned_power_of_two) {
     bytes = power_of_two(bytes);
   }
-  return allocate_exact(space, bytes, tag, issuer);
+  const Buffer buffer = allocate_exact(space, bytes, tag, issuer);
+  std::get<Allocate>(program_.calls.back()).rounding = (bytes - asked).value;
+  return buffer;
 }
 
 Buffer Recorder::allocate_exact(Space space, Bytes bytes, std::string_view tag, Lane issuer) {

@@ -164,5 +164,27 @@ TEST_F(Memory, FreeingUnderAnotherTagIsABug) {
   EXPECT_THROW(ledger(), InternalError);
 }
 
+// Sections begin at activities 0, 1, 2 and 4: what is held when one begins counts for it, what was
+// freed before it does not; one without a change holds what came before.
+TEST_F(Memory, PeaksBySection) {
+  change(0, At::kStart, weights, 10);
+  change(0, At::kFinish, grads, 5);  // still of section 0, at the instant at which 1 begins
+  change(1, At::kStart, grads, 20);
+  change(1, At::kFinish, grads, -25);
+  change(4, At::kStart, weights, -4);
+  run();
+  const auto peaks = peaks_by_section(graph, timeline,
+                                      {ActivityId(0), ActivityId(1), ActivityId(2), ActivityId(4)});
+  std::vector<std::int64_t> bytes;
+  for (const auto& section : peaks) {
+    bytes.push_back(section.front().bytes);
+  }
+  EXPECT_THAT(bytes, ElementsAre(15, 35, 10, 10));
+  EXPECT_THAT(peaks[0].front().composition, ElementsAre(TagBytes{weights, 10}, TagBytes{grads, 5}));
+  EXPECT_THAT(peaks[1].front().composition,
+              ElementsAre(TagBytes{grads, 25}, TagBytes{weights, 10}));
+  EXPECT_THAT(peaks[3].front().composition, ElementsAre(TagBytes{weights, 10}));
+}
+
 }  // namespace
 }  // namespace offsim::engine::memory_test

@@ -54,7 +54,7 @@ TEST(DifferentLayers, ShareMegatrainsSlotsOfTheLargest) {
   EXPECT_EQ(tagged(p, "gpu", "flat layer slots"), r(4 * kSparse));
   // Two templates of each structure.
   EXPECT_EQ(tagged(p, "gpu", "layer templates"), r(4 * kDense) + r(4 * kSparse));
-  EXPECT_EQ(tagged(p, "host_pinned", "pinned layer copies"), p2(2 * kDense) + 3 * p2(2 * kSparse));
+  EXPECT_EQ(tagged(p, "host_pinned", "pinned layer copies"), 2 * kDense + 3 * 2 * kSparse);
 }
 
 // 16-bit parameters forward and backward, as nothing stays; and gradients from the host that were
