@@ -335,7 +335,8 @@ double check_size(const model::Shape& shape, const plans::Workload& w, const Giv
       d(shape.layers) *
           (64 * d(shape.hidden + shape.query_width() + shape.value_width() + shape.adapters.rank +
                   (shape.latent ? shape.latent->q_rank + shape.latent->kv_rank : 0)) +
-           32 * d(widest_ffn(shape)) + (shape.sinks ? 16 * d(shape.heads) * d(w.sequence) : 0)) +
+           32 * d(widest_ffn(shape)) +
+           (shape.writes_scores() ? 16 * d(shape.heads) * d(w.sequence) : 0)) +
       32 * d(shape.vocabulary);
   if (a_token * d(w.micro_batch) * d(w.sequence) > kMostBytes) {
     throw InputError(place(given.micro_batch ? given.micro_batch : given.sequence),
