@@ -159,8 +159,14 @@ constexpr Layout kGptJ = gpt_like(kGptJParts, "wte");
 constexpr Layout kBloom = gpt_like(kBloomParts, "word_embeddings");
 constexpr Layout kFalcon = gpt_like(kFalconParts, "word_embeddings");
 constexpr Layout kFalconTwoNorms = gpt_like(kFalconTwoNormParts, "word_embeddings");
-constexpr Layout kOpt = {"model.decoder.",        "embed_tokens",     "embed_positions", "",
-                         "model.decoder.layers.", "final_layer_norm", "lm_head",         kOptParts};
+constexpr Layout kOpt = {"model.",
+                         "decoder.embed_tokens",
+                         "decoder.embed_positions",
+                         "",
+                         "model.decoder.layers.",
+                         "decoder.final_layer_norm",
+                         "lm_head",
+                         kOptParts};
 constexpr Layout kGptNeoX = {"gpt_neox.",        "embed_in",         "",          "",
                              "gpt_neox.layers.", "final_layer_norm", "embed_out", kGptNeoXParts};
 constexpr Layout kChatGlm = {"transformer.",

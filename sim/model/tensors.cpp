@@ -201,7 +201,7 @@ std::vector<Tensor> head_tensors(const Shape& shape) {
   const Layout& names = layout(shape);
   Inventory in(shape, "", Group::kHead);
   if (shape.embedded > 0) {
-    in.matrix(within(names.root, "project_out"), shape.embedded, shape.hidden);
+    in.matrix(within(names.root, "decoder.project_out"), shape.embedded, shape.hidden);
   }
   if (!shape.tied) {
     in.matrix(std::string(names.head), shape.vocabulary, shape.embedding_width());
@@ -309,7 +309,7 @@ std::vector<Tensor> embedding_tensors(const Shape& shape) {
     in.matrix(std::string(names.positions), shape.positions, shape.hidden);
   }
   if (shape.embedded > 0) {
-    in.matrix("project_in", shape.hidden, shape.embedded);
+    in.matrix("decoder.project_in", shape.hidden, shape.embedded);
   }
   if (shape.embedding_norm) {
     in.norm(std::string(names.embedding_norm), shape.norm, shape.hidden);

@@ -360,7 +360,7 @@ Piece head_piece(const Shape& shape, Batch batch, Numerics numerics) {
   }
   const std::int64_t width = shape.embedding_width();
   if (shape.embedded > 0) {
-    tape.module("project_out", {shape.embedded * shape.hidden});
+    tape.module("decoder.project_out", {shape.embedded * shape.hidden});
     tape.linear(tokens, shape.hidden, shape.embedded, false, Tape::Input::kWide);
   }
   std::vector<std::int64_t> elements{shape.vocabulary * width};
@@ -401,7 +401,7 @@ Piece embedding_piece(const Shape& shape, Batch batch, Numerics numerics) {
   tape.module(std::string(names.embedding), {shape.vocabulary * width}, 3);
   tape.embedding(tokens, width, shape.vocabulary, shape.positions > 0);
   if (shape.embedded > 0) {
-    tape.module("project_in", {shape.hidden * shape.embedded});
+    tape.module("decoder.project_in", {shape.hidden * shape.embedded});
     tape.linear(tokens, shape.embedded, shape.hidden, false, Tape::Input::kNarrow);
   }
   if (shape.scaled_embedding) {
