@@ -75,10 +75,10 @@ constexpr std::array kEncoderDecoders = std::to_array<std::string_view>(
     {"bart", "blenderbot", "longt5", "m2m_100", "marian", "mbart", "mt5", "pegasus",
      "switch_transformers", "t5gemma", "umt5", "whisper"});
 constexpr std::array kNoDecoders = {
-    NoDecoder{"layers that are recurrent, which is not modelled",
+    NoDecoder{"has layers that are recurrent, which is not modelled",
               "a transformer, whose layers all have attention", kRecurrent},
-    NoDecoder{"only an encoder: it has no next token to learn", "a language model", kEncoders},
-    NoDecoder{"an encoder and a decoder: a step takes two sequences, which is not modelled",
+    NoDecoder{"is only an encoder: it has no next token to learn", "a language model", kEncoders},
+    NoDecoder{"has an encoder and a decoder: a step takes two sequences, which is not modelled",
               "a decoder alone", kEncoderDecoders},
 };
 
@@ -149,7 +149,7 @@ Architecture read_architecture(View& config) {
   }
   for (const NoDecoder& known : kNoDecoders) {
     if (std::ranges::find(known.types, type) != known.types.end()) {
-      throw InputError(config.place_of("model_type"), fmt::format("{} has {}", type, known.what),
+      throw InputError(config.place_of("model_type"), fmt::format("{} {}", type, known.what),
                        fmt::format("expected {}", known.expected));
     }
   }

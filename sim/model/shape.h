@@ -194,8 +194,9 @@ struct Shape {
   std::int64_t embedded = 0;      // width of embedding and head where it is not h: two projections
   bool head_bias = false;
   std::optional<Latent> latent = {};
-  std::int64_t outside = 0;  // parameters of what sees, which no step here has
-  Adapters adapters = {};    // the question's, not the file's
+  std::int64_t outside = 0;             // parameters of what sees, which no step here has
+  Adapters adapters = {};               // the question's, not the file's
+  std::vector<std::string> notes = {};  // warnings about the files that it is from
 
   std::int64_t query_width() const { return heads * head_dim; }  // a p
   std::int64_t kv_width() const { return kv_heads * head_dim; }  // g p

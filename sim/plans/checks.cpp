@@ -67,8 +67,8 @@ void check_gpus(const Job& job) {
 }  // namespace
 
 std::vector<std::string> check_question(const Job& job) {
-  std::vector<std::string> warnings;
   const model::Shape& shape = job.shape;
+  std::vector<std::string> warnings = shape.notes;
   const std::int64_t sequence = job.workload.sequence;
   if (shape.max_sequence > 0 && sequence > shape.max_sequence) {
     warnings.push_back(fmt::format("sequence {} is longer than {} declares, {}", sequence,

@@ -371,11 +371,11 @@ Made make_case(const Scenario& s, const GivenPlan& plan, const GivenWorkload& wo
   refuse_adapters_of(c.job.shape, merged);
   refuse_absurd_adapters(c.job.shape, merged);
   const double size = check_size(c.job.shape, c.job.workload, merged, model);
-  if (shape.positions > 0 && c.job.workload.sequence > shape.positions) {
+  if (shape.positions > 0 && c.job.workload.sequence > shape.max_sequence) {
     throw InputError(
         merged.sequence ? merged.sequence->place : model,
         fmt::format("sequence is {}", c.job.workload.sequence),
-        fmt::format("expected at most the {} positions of {}", shape.positions, shape.name));
+        fmt::format("expected at most the {} positions of {}", shape.max_sequence, shape.name));
   }
   c.largest = is_largest(merged);
   for (const Origin& origin : c.job.options.origins()) {
