@@ -84,10 +84,11 @@ bool is_qwen(Architecture architecture) {
 }
 
 // Of each layer whether its attention slides. transformers: mistral slides in every layer, mixtral,
-// phi3 and starcoder2 if there is a window, gemma2 in every other layer and gemma3 in five of six, the qwen ones only if use_sliding_window: qwen2, qwen3 and qwen2_moe where layer_types
-// says so, else the first two from layer max_window_layers on and qwen2_moe in every other one
-// before it, qwen3_moe in all; gpt_oss where layer_types says so, or in every other one from the
-// first on, all others never.
+// phi3 and starcoder2 if there is a window, gemma2 in every other layer and gemma3 in five of six,
+// the qwen ones only if use_sliding_window: qwen2, qwen3 and qwen2_moe where layer_types says so,
+// else the first two from layer max_window_layers on and qwen2_moe in every other one before it,
+// qwen3_moe in all; gpt_oss where layer_types says so, or in every other one from the first on, all
+// others never.
 std::vector<bool> windows(View& config, const Shape& shape) {
   std::vector<bool> listed = listed_windows(config, shape);
   std::vector<bool> slides(at(shape.layers), false);

@@ -44,11 +44,12 @@ bool is_deepseek(Architecture architecture);
 // `ffn`: of dense ones, 0: the file says it as intermediate_size.
 void read_layers(View& config, Shape& shape, std::int64_t ffn = 0);
 
-// Everything of the architectures whose keys are not llama's or deepseek's; false if it is of these.
+// Everything of the architectures whose keys are not llama's or deepseek's; false of these.
 bool read_family(View& config, Shape& shape);
 
-// Refuses by name what is no decoder that can be trained: other formats, recurrent models, encoders,
-// encoder-decoders, quantised checkpoints, models cut down for tests. Otherwise which it is.
+// Refuses by name what is no decoder that can be trained: other formats, recurrent models,
+// encoders, encoder-decoders, quantised checkpoints, models cut down for tests. Otherwise which it
+// is.
 Architecture recognise(View& config);
 std::string_view name_of(Architecture architecture);
 // The text part of a model that also sees, with the sizes of its class where it is silent, and how

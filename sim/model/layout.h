@@ -1,8 +1,8 @@
 // What an architecture calls the modules of its layers, and in which order it makes them.
 //
 // One list each: all modules that a layer of the architecture may have, in the order of its
-// constructor, which is that of named_parameters(). Which of them a layer has, the Shape says (fused
-// matrices, how many norms, gate or none). Source: transformers, src/transformers/models/*/
+// constructor, which is that of named_parameters(). Which of them a layer has, the Shape says
+// (fused matrices, how many norms, gate or none). Source: transformers, src/transformers/models/*/
 // modeling_*.py; of chatglm and baichuan the code beside their checkpoints.
 #pragma once
 

@@ -13,8 +13,8 @@
 //   qwen2            the same with biases on q, k, v, which no field of its file announces
 //   qwen3            the same with norms over each head of q and k, no biases
 //   phi3, baichuan   llama with q, k, v fused, phi3's gate and up too; baichuan's 13B with alibi
-//   gemma, 2, 3      tied, head_dim apart from hidden, GELU for SiLU; 2 and 3 norm results too, 2 caps
-//                    its scores and logits, 3 has norms over heads as qwen3
+//   gemma, 2, 3      tied, head_dim apart from hidden, GELU for SiLU; 2 and 3 norm results too,
+//                    2 caps its scores and logits, 3 has norms over heads as qwen3
 //   chatglm          q, k, v and gate, up fused, biases on q, k, v, half of a head turned
 //   gpt2             layer norms with bias, GELU, biases everywhere, learned positions, tied head
 //   opt              the same with ReLU and matrices of their own; 350m norms behind, and its
@@ -39,8 +39,8 @@
 // transformers' model is not counted: v3's layer for multi-token prediction (num_nextn_predict_
 // layers), and buffers (e_score_correction_bias).
 // Left out, and refused by name: encoders, encoder-decoders (t5 with its count), recurrent layers,
-// other quantised checkpoints, heads other than a language model's. Left out in silence: that
-// baichuan2 normalises its head's rows in each forward.
+// other quantised checkpoints, heads other than a language model's. Not modelled
+// either: that baichuan2 normalises its head's rows in each forward.
 #pragma once
 
 #include <cstddef>
@@ -205,6 +205,7 @@ struct Shape {
   }
 
   std::int64_t embedding_width() const { return embedded > 0 ? embedded : hidden; }
+  std::int64_t head_elements() const { return vocabulary * embedding_width(); }  // tied or not
   // Elements of a head that positions turn.
   std::int64_t turned() const { return positions > 0 || alibi ? 0 : rotary.value_or(head_dim); }
   // All scores are in memory.

@@ -8,17 +8,16 @@
 // transformers, src/transformers/models/*/modeling_*.py.
 //
 // Parameters of a dense SwiGLU layer: 2 h a p (q, o) + 2 h g p (k, v) + 3 h f + 2 h (norms), plus
-// biases a p + 2 g p (qwen2) or norms 2 p (qwen3). Without a gate: 2 h f and biases. A mixture has, for the
-// MLP's 3 h f, E h (router) + 3 E h w (two tensors of all experts: transformers 5; in 4 it was 3
-// an expert) and of a shared expert 3 h f_shared, with its gate h more (qwen2_moe). gpt_oss: biases
-// of all of these, E (1 + 2 w + h), and a sinks. Latent attention, for q, k, v and o: h r_q + r_q +
-// r_q a p (or h a p), h (r_kv + d_rotary) + r_kv + r_kv a (d_plain + d_v), a d_v h.
-// Model: its layers + V h (embedding) + V h (head, unless tied) + final norm + positions h. An
-// embedding of e instead of h numbers (opt-350m): V e, and two projections of h e.
-// With adapters (shape.h) the model's own tensors are frozen and each adapted Linear has two more,
-// behind its own: rank (in + out) trained parameters.
-// Left out: buffers (gpt2's masks, rotary frequencies), which are not trained; vision parts, which
-// are Shape::outside.
+// biases a p + 2 g p (qwen2) or norms 2 p (qwen3). Without a gate: 2 h f and biases. A mixture
+// has, for the MLP's 3 h f, E h (router) + 3 E h w (two tensors of all experts: transformers 5; in
+// 4 it was 3 an expert) and of a shared expert 3 h f_shared, with its gate h more (qwen2_moe).
+// gpt_oss: biases of all of these, E (1 + 2 w + h), and a sinks. Latent attention, for q, k, v and
+// o: h r_q + r_q + r_q a p (or h a p), h (r_kv + d_rotary) + r_kv + r_kv a (d_plain + d_v), a d_v
+// h. Model: its layers + V h (embedding) + V h (head, unless tied) + final norm + positions h. An
+// embedding of e instead of h numbers (opt-350m): V e, and two projections of h e. With adapters
+// (shape.h) the model's own tensors are frozen and each adapted Linear has two more, behind its
+// own: rank (in + out) trained parameters. Left out: buffers (gpt2's masks, rotary frequencies),
+// which are not trained; vision parts, which are Shape::outside.
 #pragma once
 
 #include <algorithm>

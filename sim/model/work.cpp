@@ -94,11 +94,10 @@ void head_norm(Tape& tape, const Shape& shape, const char* name, std::int64_t ro
 // Queries or keys of `heads` heads.
 void turn(Tape& tape, const Shape& shape, Batch batch, std::int64_t heads, bool needed) {
   const std::int64_t turned = shape.turned(), rows = batch.tokens() * heads;
-  if (turned == 0) {
-    return;
+  if (turned > 0) {
+    tape.rotary(rows * turned, batch.sequence * turned, needed);
   }
-  tape.rotary(rows * turned, batch.sequence * turned, needed);
-  if (turned < shape.head_dim) {
+  if (turned > 0 && turned < shape.head_dim) {
     tape.rejoin(rows * shape.head_dim, needed);
   }
 }
@@ -203,10 +202,9 @@ void attention_block(Tape& tape, const Shape& shape, Batch batch, bool needed) {
   } else {
     grouped_attention(tape, shape, batch, needed);
   }
-  const bool saved = !shape.writes_scores();
   linear(tape, shape, tokens, Part::kOut,
          {"", shape.value_width(), shape.hidden, shape.output_bias,
-          saved ? Tape::Input::kKept : Tape::Input::kNarrow});
+          shape.writes_scores() ? Tape::Input::kNarrow : Tape::Input::kKept});
   result_norm(tape, shape, tokens, Part::kAttentionResultNorm);
   if (!shape.parallel) {
     tape.residual_add(tokens * shape.hidden, needed);
@@ -220,11 +218,11 @@ void mlp_block(Tape& tape, const Shape& shape, std::int64_t f, std::int64_t toke
   using Input = Tape::Input;
   const std::int64_t h = shape.hidden;
   const bool bias = shape.mlp_bias;
+  const bool reached = needed || !shape.parallel;  // its input has a gradient
   if (!shape.one_norm && !shape.norms_behind) {
-    norm(tape, shape, tokens, Part::kMlpNorm, 1, needed || !shape.parallel);
+    norm(tape, shape, tokens, Part::kMlpNorm, 1, reached);
   }
   const Input input = shape.one_norm ? Input::kWideAgain : Input::kWide;
-  const bool reached = needed || !shape.parallel;
   if (shape.fused_gate_up) {
     linear(tape, shape, tokens, Part::kGateUp, {"", h, 2 * f, bias, input, 2, reached});
     tape.split(2 * tokens * f);
@@ -236,13 +234,13 @@ void mlp_block(Tape& tape, const Shape& shape, std::int64_t f, std::int64_t toke
   }
   shape.gated_mlp ? tape.silu_and_product(tokens * f)
                   : tape.activation(tokens * f, shape.activation);
-  const bool kept = !shape.gated_mlp && shape.activation == Activation::kRelu;
-  linear(tape, shape, tokens, Part::kDown, {"", f, h, bias, kept ? Input::kKept : Input::kNarrow});
+  linear(tape, shape, tokens, Part::kDown,
+         {"", f, h, bias, shape.activation == Activation::kRelu ? Input::kKept : Input::kNarrow});
   result_norm(tape, shape, tokens, Part::kMlpResultNorm);
   if (shape.parallel) {  // what both add; behind one norm their gradients meet before it
     tape.residual_add(tokens * h, needed && !shape.one_norm);
   }
-  tape.residual_add(tokens * h, needed || !shape.parallel);
+  tape.residual_add(tokens * h, reached);
   if (shape.norms_behind) {
     norm(tape, shape, tokens, Part::kMlpNorm, 1);
   }

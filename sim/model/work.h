@@ -14,8 +14,8 @@
 // others. Of latent attention the fused kernel is one that takes a v narrower than q and k (cuDNN's
 // or the memory-efficient one; the flash kernel does not), at the rate of one of equal operations;
 // v is a view of a wider product, which stays with it. gpt_oss has no fused attention unless asked
-// for (_supports_sdpa is false): scores of all of S x S, in sliding layers too. So it is with bloom,
-// gptj, gemma2 (whose cap no other has; transformers' default since its pull request 32865),
+// for (_supports_sdpa is false): scores of all of S x S, in sliding layers too. So it is with
+// bloom, gptj, gemma2 (whose cap no other has; transformers' default since its pull request 32865),
 // baichuan's 13B and falcon where all heads have one key (PyTorch's fused kernels take no such). Of
 // the architectures that came last (all but gpt2, llama, mistral, mixtral, qwen) no kernel was
 // measured. Left out: what a norm of the embedding keeps (bloom).

@@ -169,7 +169,8 @@ class Megatrain {
       gpu_.allocate(Space::kPinned, largest_layer(), "gradient slabs");
     }
     // The head's slab has room for its matrix although a tied one's gradient is the embedding's.
-    gpu_.allocate(Space::kPinned, Bytes(2 * (count(head_) + (shape_.tied ? head_matrix() : 0))),
+    gpu_.allocate(Space::kPinned,
+                  Bytes(2 * (count(head_) + (shape_.tied ? shape_.head_elements() : 0))),
                   "gradient slabs");
     gpu_.allocate(Space::kPinned, Bytes(2 * count(embedding_)), "gradient slabs");
     hold(Bytes(2 * (count(embedding_) + count(head_))), "embedding and head");
@@ -291,8 +292,6 @@ class Megatrain {
     gpu_.free_after(head_gradients_, grads_);
   }
 
-  std::int64_t head_matrix() const { return shape_.vocabulary * shape_.embedding_width(); }
-
   struct HeadChunk {
     model::Work forward, backward;
   };
@@ -312,7 +311,6 @@ class Megatrain {
                                .n = shape_.embedding_width(),
                                .k = tokens};
     const std::int64_t logits = tokens * shape_.vocabulary;
-    const std::int64_t head = head_matrix();
     const std::int64_t all = job_.workload.batch().tokens() * shape_.embedding_width();
     const std::int64_t part = tokens * shape_.embedding_width();
     HeadChunk chunk;
@@ -326,7 +324,7 @@ class Megatrain {
                        {.bytes = 8 * logits},
                        weight,
                        input,
-                       {.bytes = 6 * head},
+                       {.bytes = 6 * shape_.head_elements()},
                        {.bytes = 2 * all},
                        {.bytes = 4 * part, .indexed = part},
                        {.bytes = 6 * all},

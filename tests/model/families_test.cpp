@@ -335,8 +335,8 @@ TEST(Works, HaveTheOperationsOfTheFormula) {
   }
 }
 
-// gemma-2-9b, a token's kernels: 16 x 128 scores in a row of a head; kept are their tanh and softmax
-// in 16 bits and in 32.
+// gemma-2-9b: 16 heads of 128 scores a token; kept are their tanh and softmax in 16 bits and the
+// latter in 32.
 TEST(Works, ThatWriteScoresKeepThem) {
   Shape written = load("gemma-2-9b");
   Shape fused = written;

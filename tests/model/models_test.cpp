@@ -17,10 +17,9 @@ struct Model {
 };
 
 // Sums over the tensors of the published checkpoints, tied heads once (of deepseek-v3 without its
-// layer for multi-token prediction, and without e_score_correction_bias, a buffer; vision parts with
-// their text); for the two
-// measured shapes (llama-1b-24x2048, llama-3b-28x3072) and those cut to some layers what PyTorch
-// counts.
+// layer for multi-token prediction, and without e_score_correction_bias, a buffer; vision parts
+// with their text); for the two measured shapes (llama-1b-24x2048, llama-3b-28x3072) and those cut
+// to some layers what PyTorch counts.
 constexpr Model kModels[] = {
     {"gpt2", 124'439'808},
     {"gpt2-medium", 354'823'168},
