@@ -51,47 +51,52 @@ Node completed(const Node& text, std::initializer_list<Usual> usual) {
   return out;
 }
 
+// In floating point, because sizes allowed one by one could overflow together; exact below 2^53.
 struct Tower {
-  std::int64_t width, ffn, layers, patch;
+  double width, ffn, layers, patch;
 };
-Tower tower(View& vision, const char* layers) {
-  return {vision.integer("hidden_size", 1, kWidest),
-          vision.integer("intermediate_size", 1, kWidestFfn),
-          vision.integer(layers, 1, kMostLayers), vision.integer("patch_size", 1, kMostPixels)};
+double size(View& config, const char* key, std::int64_t most) {
+  return static_cast<double>(config.integer(key, 1, most));
 }
-std::int64_t patches(View& vision, const Tower& t) {
-  const std::int64_t side = vision.integer("image_size", t.patch, kMostPixels) / t.patch;
-  return side * side;
+Tower tower(View& vision, const char* layers) {
+  return {size(vision, "hidden_size", kWidest), size(vision, "intermediate_size", kWidestFfn),
+          size(vision, layers, kMostLayers), size(vision, "patch_size", kMostPixels)};
+}
+double patches(View& vision) {
+  const std::int64_t patch = vision.integer("patch_size", 1, kMostPixels);
+  const std::int64_t side = vision.integer("image_size", patch, kMostPixels) / patch;
+  return static_cast<double>(side * side);
 }
 // q, k, v, o, two norms and two matrices, all with biases.
-std::int64_t layers_of(const Tower& t) {
+double layers_of(const Tower& t) {
   return t.layers *
          (4 * t.width * (t.width + 1) + 4 * t.width + 2 * t.width * t.ffn + t.ffn + t.width);
 }
 
-std::int64_t gemma3_vision(View& vision, std::int64_t text_width) {
+double gemma3_vision(View& vision, double text_width) {
   const Tower t = tower(vision, "num_hidden_layers");
-  const std::int64_t patch = 3 * t.patch * t.patch * t.width + t.width;
-  return patch + patches(vision, t) * t.width + layers_of(t) + 2 * t.width + t.width * text_width +
+  const double patch = 3 * t.patch * t.patch * t.width + t.width;
+  return patch + patches(vision) * t.width + layers_of(t) + 2 * t.width + t.width * text_width +
          t.width;
 }
 
 // A position more than there are patches, for the class; norms before and behind the layers.
-std::int64_t llava_vision(View& vision, std::int64_t text_width) {
+double llava_vision(View& vision, double text_width) {
   const Tower t = tower(vision, "num_hidden_layers");
-  const std::int64_t patch = 3 * t.patch * t.patch * t.width;
-  return patch + t.width + (patches(vision, t) + 1) * t.width + layers_of(t) + 4 * t.width +
+  const double patch = 3 * t.patch * t.patch * t.width;
+  return patch + t.width + (patches(vision) + 1) * t.width + layers_of(t) + 4 * t.width +
          t.width * text_width + text_width + text_width * text_width + text_width;
 }
 
 // Two images a patch; RMS norms; the MLP has a gate. The merger joins m x m patches.
-std::int64_t qwen_vision(View& vision, std::int64_t text_width) {
+double qwen_vision(View& vision, double text_width) {
   const Tower t = tower(vision, "depth");
-  const std::int64_t pair = vision.integer("temporal_patch_size", 1, 64, 2);
-  const std::int64_t merge = vision.integer("spatial_merge_size", 1, 64);
-  const std::int64_t joined = merge * merge * t.width;
-  const std::int64_t out = vision.integer("out_hidden_size", 1, kWidest, text_width);
-  const std::int64_t layer =
+  const double pair = static_cast<double>(vision.integer("temporal_patch_size", 1, 64, 2));
+  const double merge = size(vision, "spatial_merge_size", 64);
+  const double joined = merge * merge * t.width;
+  const double out =
+      present(vision, "out_hidden_size") ? size(vision, "out_hidden_size", kWidest) : text_width;
+  const double layer =
       4 * t.width * t.width + 4 * t.width + 2 * t.width + 3 * t.width * t.ffn + 2 * t.ffn + t.width;
   return 3 * pair * t.patch * t.patch * t.width + t.layers * layer + t.width + joined * joined +
          joined + joined * out + out;
@@ -124,11 +129,17 @@ std::optional<TextPart> text_part(View& config, const Node& document) {
     }
   }
   View text(part.config, "");
-  const std::int64_t width = text.integer("hidden_size", 1, kWidest);
+  const double width = size(text, "hidden_size", kWidest);
   View vision = config.map("vision_config");
-  part.outside = type == "gemma3"  ? gemma3_vision(vision, width)
-                 : type == "llava" ? llava_vision(vision, width)
-                                   : qwen_vision(vision, width);
+  const double outside = type == "gemma3"  ? gemma3_vision(vision, width)
+                         : type == "llava" ? llava_vision(vision, width)
+                                           : qwen_vision(vision, width);
+  if (outside > kMostParameters) {
+    throw InputError(config.place_of("vision_config"),
+                     fmt::format("the vision part has {:.3g} parameters", outside),
+                     fmt::format("expected at most {:g}", kMostParameters));
+  }
+  part.outside = static_cast<std::int64_t>(outside);
   return part;
 }
 

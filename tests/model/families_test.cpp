@@ -211,6 +211,15 @@ TEST(Vision, IsCountedAndIsOutside) {
   EXPECT_EQ(load("llama-2-7b").outside, 0);
 }
 
+TEST(Vision, AboveAllSizesIsRefused) {
+  EXPECT_EQ(message_of([] {
+              parse(R"({"model_type": "qwen2_5_vl", "hidden_size": 64, "vision_config":
+    {"depth": 1, "hidden_size": 1000000, "intermediate_size": 1, "patch_size": 1,
+     "spatial_merge_size": 64}})");
+            }),
+            "test.json:2:5: the vision part has 1.68e+19 parameters; expected at most 1e+14");
+}
+
 TEST(Llava, OfAnotherTextPartReadsItsKeys) {
   constexpr const char* kVision = R"("vision_config": {"hidden_size": 64, "intermediate_size": 128,
     "num_hidden_layers": 2, "image_size": 28, "patch_size": 14})";
