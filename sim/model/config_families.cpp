@@ -152,6 +152,11 @@ void read_gpt_neox(View& config, Shape& shape) {
 }
 
 void read_opt(View& config, Shape& shape) {
+  if (!flag(config, "layer_norm_elementwise_affine", true)) {
+    throw InputError(config.place_of("layer_norm_elementwise_affine"),
+                     "layer_norm_elementwise_affine is false",
+                     "expected opt as it was published, with weights in its norms");
+  }
   read_sizes(config, shape,
              {.ffn = {"ffn_dim"},
               .tied = true,

@@ -188,7 +188,8 @@ void refuse_quantised(View& config, Architecture architecture) {
 // A supported model_type does not make a supported model: these keys announce another computation.
 void refuse_other_models(View& config, Architecture architecture) {
   refuse_quantised(config, architecture);
-  const bool sees = config.text("model_type") == "qwen2_5_vl";  // its text part was told apart
+  const bool sees =
+      config.text("model_type").starts_with("qwen2_5_vl");  // its text part was told apart
   for (const char* key : {"text_config", "vision_config"}) {
     if (!sees && present(config, key)) {
       throw InputError(config.place_of(key), fmt::format("{} announces a multimodal model", key),

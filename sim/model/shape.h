@@ -129,10 +129,10 @@ struct Latent {
 
 // Low-rank adapters on frozen weights (LoRA, arXiv 2106.09685), as PEFT adds them: a Linear's W x
 // becomes W x + s B (A x), with A [rank, in] and B [out, rank]; nothing else is trained. Which
-// Linears: q and v, PEFT's default for these architectures (gpt2: the fused q, k, v); q, k, v and
-// o; or all of the layers. The head is never one. No dropout. Latent attention: its five Linears
-// (or four) in the place of q, k, v and o. Experts and routers are parameters (transformers 5),
-// which PEFT adapts by target_parameters: not modelled.
+// Linears: q and v, PEFT's default for these architectures (the fused q, k, v where they are); q,
+// k, v and o; or all of the layers. The head is never one. No dropout. Latent attention: its five
+// Linears (or four) in the place of q, k, v and o. Experts and routers are parameters (transformers
+// 5), which PEFT adapts by target_parameters: not modelled.
 enum class AdapterTargets : std::uint8_t { kQueryValue, kAttention, kAllLinear };
 
 // How bitsandbytes stores the weights of the layers' Linears while they are frozen (LLM.int8, arXiv

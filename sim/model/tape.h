@@ -103,7 +103,8 @@ class Tape {
   void copy_to_heads(std::int64_t query, std::int64_t kv);
   // "Eager": keys and values copied to every query head, all S x S scores written out (`cap`:
   // through a tanh), masked, softmax in fp32, its result as the values are. `wide`: q, k and scores
-  // in fp32 (gptj). Alibi costs nothing more: the product adds to it. Left out: the masks.
+  // in fp32 (gptj). Alibi costs nothing more: the product adds to it. Left out: the masks; that
+  // bloom's product scales as well.
   void attention_with_scores(Batch batch, const Heads& heads, bool cap, bool wide);
   // n elements through a tanh between two factors.
   void cap(std::int64_t n);

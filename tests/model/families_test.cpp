@@ -299,6 +299,36 @@ TEST(GptJ, WithATiedHeadIsRefused) {
             "as these models were published");
 }
 
+// PEFT adapts what projects to q, k, v, fused where it is, and the attention's other Linear; never
+// the MLP's, whose names begin alike.
+TEST(Adapters, KnowEachFamilysProjections) {
+  const auto adapted = [](const char* name, AdapterTargets targets) {
+    Shape s = load(name);
+    s.adapters = {.rank = 8, .targets = targets};
+    return count(trained(layer_tensors(s, 0)));
+  };
+  const auto query_value = AdapterTargets::kQueryValue, attention = AdapterTargets::kAttention;
+  EXPECT_EQ(adapted("pythia-6.9b", query_value), 8 * (4096 + 12288));
+  EXPECT_EQ(adapted("pythia-6.9b", attention), 8 * (4096 + 12288) + 8 * 2 * 4096);
+  EXPECT_EQ(adapted("opt-1.3b", query_value), 2 * 8 * 2 * 2048);
+  EXPECT_EQ(adapted("opt-1.3b", attention), 4 * 8 * 2 * 2048);
+  EXPECT_EQ(adapted("phi-4", query_value), 8 * (5120 + 7680));
+  EXPECT_EQ(adapted("phi-2", attention), 4 * 8 * 2 * 2560);
+  EXPECT_EQ(adapted("falcon-7b", AdapterTargets::kAllLinear),
+            8 * (4544 + 4672) + 8 * 2 * 4544 + 2 * 8 * 5 * 4544);
+}
+
+TEST(QwenVl, NestedInNewerFilesIsReadTheSame) {
+  const Shape s = parse(R"({"model_type": "qwen2_5_vl", "text_config": {
+    "architectures": ["Qwen2_5_VLForConditionalGeneration"], "model_type": "qwen2_5_vl_text",
+    "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
+    "num_attention_heads": 28, "num_key_value_heads": 4, "vocab_size": 152064,
+    "max_position_embeddings": 128000, "tie_word_embeddings": false},
+    "vision_config": {"depth": 32, "hidden_size": 1280, "intermediate_size": 3420, "num_heads": 16,
+    "out_hidden_size": 3584, "patch_size": 14, "spatial_merge_size": 2}})");
+  EXPECT_EQ(parameters(s) + s.outside, 8'292'166'656);
+}
+
 // --- what a step launches
 
 constexpr Batch kBatch{2, 128};
