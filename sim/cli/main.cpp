@@ -81,7 +81,8 @@ void add_work_flags(CLI::App* app, WorkFlags& work) {
 // Of a command that asks about one step.
 template <class Options>
 void add_step_flags(CLI::App* app, Options& options) {
-  app->add_option("--model", options.model, "a name of the catalog or a config.json")
+  app->add_option("--model", options.model,
+                  "a name of the catalog, a config.json or its folder")
       ->type_name("M");
   app->add_option("--hardware", options.hardware, "a name of the catalog or a YAML file")
       ->type_name("H");
@@ -124,7 +125,8 @@ Command predict_command_line(CLI::App& main, PredictOptions& options) {
 
 Command compare_command_line(CLI::App& main, CompareOptions& options) {
   CLI::App* app = main.add_subcommand("compare", "plans and machines beside each other");
-  app->add_option("--model", options.model, "a name of the catalog or a config.json")
+  app->add_option("--model", options.model,
+                  "a name of the catalog, a config.json or its folder")
       ->type_name("M");
   app->add_option("--hardware", options.hardware, "names or files, separated by commas")
       ->type_name("H,...");

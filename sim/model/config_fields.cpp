@@ -78,11 +78,17 @@ std::vector<bool> listed_windows(View& config, const Shape& shape) {
   return slides;
 }
 
-// Of each layer whether its attention slides. transformers: mistral and mixtral slide in every
-// layer, the qwen ones only if use_sliding_window: qwen2, qwen3 and qwen2_moe where layer_types
-// says so, else the first two from layer max_window_layers on and qwen2_moe in every other one
-// before it, qwen3_moe in all; gpt_oss where layer_types says so, or in every other one from the
-// first on, llama and deepseek never.
+bool is_qwen(Architecture architecture) {
+  return architecture == Architecture::kQwen2 || architecture == Architecture::kQwen3 ||
+         architecture == Architecture::kQwen2Moe || architecture == Architecture::kQwen3Moe;
+}
+
+// Of each layer whether its attention slides. transformers: mistral slides in every layer, mixtral,
+// phi3 and starcoder2 if there is a window, gemma2 in every other layer and gemma3 in five of six,
+// the qwen ones only if use_sliding_window: qwen2, qwen3 and qwen2_moe where layer_types says so,
+// else the first two from layer max_window_layers on and qwen2_moe in every other one before it,
+// qwen3_moe in all; gpt_oss where layer_types says so, or in every other one from the first on, all
+// others never.
 std::vector<bool> windows(View& config, const Shape& shape) {
   std::vector<bool> listed = listed_windows(config, shape);
   std::vector<bool> slides(at(shape.layers), false);
@@ -90,9 +96,19 @@ std::vector<bool> windows(View& config, const Shape& shape) {
   if (absent || is_deepseek(shape.architecture)) {
     return slides;
   }
+  const auto in_turn = [&](std::int64_t pattern) {  // the last of each so many does not slide
+    for (std::int64_t layer = 0; layer < shape.layers; ++layer) {
+      slides[at(layer)] = (layer + 1) % pattern != 0;
+    }
+    return listed.empty() ? slides : listed;
+  };
   switch (shape.architecture) {
-    case Architecture::kLlama:
-      return slides;
+    case Architecture::kGemma2:
+      return in_turn(2);
+    case Architecture::kGemma3:
+      return in_turn(config.integer("sliding_window_pattern", 1, kMostLayers, 6));
+    case Architecture::kPhi3:
+    case Architecture::kStarcoder2:
     case Architecture::kMixtral:
       return std::vector<bool>(at(shape.layers), present(config, "sliding_window"));
     case Architecture::kMistral:
@@ -105,7 +121,7 @@ std::vector<bool> windows(View& config, const Shape& shape) {
     default:
       break;
   }
-  if (!flag(config, "use_sliding_window", false)) {
+  if (!is_qwen(shape.architecture) || !flag(config, "use_sliding_window", false)) {
     return slides;
   }
   if (shape.architecture == Architecture::kQwen3Moe) {
@@ -191,7 +207,12 @@ bool asks_for_groups(View& config) {
 void read_groups(View& config, const Shape& shape, Experts& experts) {
   const bool v3 = shape.architecture == Architecture::kDeepseekV3;
   experts.grouped = v3 || asks_for_groups(config);
-  if (!experts.grouped) {
+  if (!experts.grouped) {  // read over, but nonsense is none the less
+    const std::int64_t groups =
+        present(config, "n_group") ? config.integer("n_group", 1, kMostHeads) : kMostHeads;
+    if (present(config, "topk_group")) {
+      config.integer("topk_group", 1, groups);
+    }
     return;
   }
   const std::int64_t groups =
@@ -216,6 +237,23 @@ void read_groups(View& config, const Shape& shape, Experts& experts) {
                      fmt::format("a token passes {} of the {} experts of its groups",
                                  experts.per_token, chosen * (experts.count / groups)),
                      fmt::format("expected at most {}", chosen * (experts.count / groups)));
+  }
+}
+
+// transformers has one answer to each; a file that asks for another is of another model.
+void refuse_other_routing(View& config, const Shape& shape) {
+  const bool v3 = shape.architecture == Architecture::kDeepseekV3;
+  const auto refuse = [&](const char* key, const std::string& only) {
+    if (present(config, key) && config.need(key).scalar != only) {
+      throw InputError(config.place_of(key),
+                       fmt::format("{} is '{}'", key, printable(config.need(key).scalar)),
+                       fmt::format("expected {}", only));
+    }
+  };
+  refuse("moe_layer_freq", "1");
+  refuse("scoring_func", v3 ? "sigmoid" : "softmax");
+  if (v3) {
+    refuse("topk_method", "noaux_tc");
   }
 }
 
@@ -257,6 +295,7 @@ Experts read_experts(View& config, const Shape& shape) {
       experts.shared = config.integer("n_shared_experts", 1, kMostHeads) * experts.width;
       experts.normalized =
           shape.architecture == Architecture::kDeepseekV3 && flag(config, "norm_topk_prob", true);
+      refuse_other_routing(config, shape);
       read_groups(config, shape, experts);
       break;
     case Architecture::kQwen2Moe:
@@ -280,7 +319,7 @@ bool is_mixture(Architecture architecture) {
          architecture == Architecture::kGptOss;
 }
 
-void read_layers(View& config, Shape& shape) {
+void read_layers(View& config, Shape& shape, std::int64_t ffn) {
   std::vector<bool> sparse(at(shape.layers), false);
   std::optional<Experts> experts;
   if (is_mixture(shape.architecture)) {
@@ -289,7 +328,8 @@ void read_layers(View& config, Shape& shape) {
     sparse = sparse_layers(config, shape);
   }
   const bool any_dense = std::ranges::find(sparse, false) != sparse.end();
-  const std::int64_t dense = any_dense ? config.integer("intermediate_size", 1, kWidestFfn) : 0;
+  const std::int64_t dense =
+      ffn > 0 ? ffn : (any_dense ? config.integer("intermediate_size", 1, kWidestFfn) : 0);
   const std::vector<bool> slides = windows(config, shape);
   const bool any_window = std::ranges::find(slides, true) != slides.end();
   const std::int64_t window = any_window ? config.integer("sliding_window", 1, kLongest) : 0;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -40,6 +41,23 @@ bool is_mixture(Architecture architecture);
 bool is_deepseek(Architecture architecture);
 
 // Of a Shape that has its layers: their windows, MLPs and experts. One kind for each combination.
-void read_layers(View& config, Shape& shape);
+// `ffn`: of dense ones, 0: the file says it as intermediate_size.
+void read_layers(View& config, Shape& shape, std::int64_t ffn = 0);
+
+// Everything of the architectures whose keys are not llama's or deepseek's; false of these.
+bool read_family(View& config, Shape& shape);
+
+// Refuses by name what is no decoder that can be trained: other formats, recurrent models,
+// encoders, encoder-decoders, quantised checkpoints, models cut down for tests. Otherwise which it
+// is.
+Architecture recognise(View& config);
+std::string_view name_of(Architecture architecture);
+// The text part of a model that also sees, with the sizes of its class where it is silent, and how
+// many parameters are outside it; nothing where the model is text alone.
+struct TextPart {
+  Node config;
+  std::int64_t outside = 0;
+};
+std::optional<TextPart> text_part(View& config, const Node& document);
 
 }  // namespace offsim::model

@@ -63,7 +63,8 @@ Flops layer_attention_flops(const Shape& s, std::int64_t layer, Batch batch, Mas
 }
 
 Flops head_flops(const Shape& s, std::int64_t tokens) {
-  return Flops(2 * real(tokens) * real(s.hidden) * real(s.vocabulary));
+  const double projections = s.embedded > 0 ? 2 * real(s.hidden) * real(s.embedded) : 0;
+  return Flops(2 * real(tokens) * (real(s.embedding_width()) * real(s.vocabulary) + projections));
 }
 
 Flops forward_flops(const Shape& s, Batch batch, Mask mask) {
@@ -106,8 +107,7 @@ Flops megatron_flops(const Shape& s, Batch batch) {
     const double mlp = 4 * tokens * hidden * real(s.kind(layer).ffn) * (s.gated_mlp ? 1.5 : 1);
     return Flops(attention + mlp);
   });
-  const double logits = 2 * tokens * hidden * real(s.vocabulary);
-  return 3.0 * (layers + Flops(logits));
+  return 3.0 * (layers + head_flops(s, batch.tokens()));
 }
 
 Flops narayanan_flops(const Shape& s, Batch batch) {

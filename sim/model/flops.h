@@ -10,7 +10,7 @@
 //   latent attention      for q, k, v and o 2 T n (n the elements of its matrices); for a p above
 //                         a (p + d_v) / 2
 //   experts' router       2 T h E, and of qwen2_moe's gate of the shared expert 2 T h
-//   head                  2 T h V
+//   head                  2 T h V; of an embedding of e numbers 2 T e (V + 2 h), with projections
 //   adapters              2 T n         (n their parameters in a layer)
 // Norms, rotary, softmax, activations, biases and the embedding lookup are bandwidth: 0 here.
 // The backward of a matrix product is 2 x forward (dX and dW), of a frozen one 1 x (dX).

@@ -15,155 +15,6 @@ namespace offsim::model {
 
 namespace {
 
-// Only listed, never "did you mean": mixtral is no slip of mistral.
-constexpr std::string_view kSupported =
-    "deepseek_v2, deepseek_v3, gpt2, gpt_oss, llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, "
-    "qwen3_moe";
-
-struct Named {
-  std::string_view name;
-  Architecture architecture;
-};
-constexpr std::array kArchitectures = {
-    Named{"gpt2", Architecture::kGpt2},
-    Named{"llama", Architecture::kLlama},
-    Named{"mistral", Architecture::kMistral},
-    Named{"qwen2", Architecture::kQwen2},
-    Named{"qwen3", Architecture::kQwen3},
-    Named{"mixtral", Architecture::kMixtral},
-    Named{"qwen2_moe", Architecture::kQwen2Moe},
-    Named{"qwen3_moe", Architecture::kQwen3Moe},
-    Named{"deepseek_v2", Architecture::kDeepseekV2},
-    Named{"deepseek_v3", Architecture::kDeepseekV3},
-    Named{"gpt_oss", Architecture::kGptOss},
-};
-
-// Files that people hand over in place of a config.json, each known by one or two of its keys.
-struct OtherFormat {
-  std::string_view key;
-  std::string_view with;  // a second key, or empty
-  std::string_view what;
-};
-constexpr std::array kOtherFormats = {
-    OtherFormat{"dim", "n_layers", "params.json of the original Llama release"},
-    OtherFormat{"peft_type", "", "the configuration of an adapter, without its base model"},
-    OtherFormat{"base_model_name_or_path", "",
-                "the configuration of an adapter, without its base model"},
-    OtherFormat{"_class_name", "", "the configuration of a diffusion model"},
-    OtherFormat{"zero_optimization", "", "a DeepSpeed configuration"},
-    OtherFormat{"trainer", "model", "a NeMo configuration"},
-    OtherFormat{"tensor_model_parallel_size", "", "a Megatron configuration"},
-    OtherFormat{"num_layers", "ffn_hidden_size", "a Megatron configuration"},
-    OtherFormat{"language_model", "model_parallel", "a Megatron configuration"},
-};
-
-Architecture read_architecture(View& config) {
-  if (!present(config, "model_type")) {
-    for (const OtherFormat& format : kOtherFormats) {
-      if (config.has(format.key) && (format.with.empty() || config.has(format.with))) {
-        throw InputError(config.place(), fmt::format("this is {}", format.what),
-                         "expected a Hugging Face config.json with a model_type");
-      }
-    }
-    throw InputError(config.place(), "model_type is missing",
-                     fmt::format("expected one of {}", kSupported));
-  }
-  const std::string type = config.text("model_type");
-  for (const Named& known : kArchitectures) {
-    if (known.name == type) {
-      return known.architecture;
-    }
-  }
-  throw InputError(config.place_of("model_type"),
-                   fmt::format("architecture '{}' is not supported yet", type),
-                   fmt::format("expected one of {}", kSupported));
-}
-
-// What these architectures are published as: transformers makes 16-bit weights of it.
-std::string_view published_as(Architecture architecture) {
-  return architecture == Architecture::kDeepseekV3 ? "fp8"
-         : architecture == Architecture::kGptOss   ? "mxfp4"
-                                                   : "";
-}
-
-void refuse_quantised(View& config, Architecture architecture) {
-  if (!present(config, "quantization_config")) {
-    return;
-  }
-  const Node& block = config.need("quantization_config");
-  if (block.kind == Node::Kind::kMap) {
-    View quantised(block, "quantization_config");
-    if (present(quantised, "quant_method") &&
-        quantised.text("quant_method") == published_as(architecture)) {
-      return;
-    }
-  }
-  throw InputError(config.place_of("quantization_config"),
-                   "a quantised checkpoint is not supported: only adapters on it can be trained",
-                   "expected the config.json of the unquantised model, and lora_rank with a base");
-}
-
-// A supported model_type does not make a supported model: these keys announce another computation.
-void refuse_other_models(View& config, Architecture architecture) {
-  refuse_quantised(config, architecture);
-  for (const char* key : {"text_config", "vision_config"}) {
-    if (present(config, key)) {
-      throw InputError(config.place_of(key), fmt::format("{} announces a multimodal model", key),
-                       "expected a language model alone");
-    }
-  }
-  const bool local =
-      architecture == Architecture::kMixtral || architecture == Architecture::kGptOss;
-  const bool deepseek = is_deepseek(architecture);
-  const bool qwen = is_mixture(architecture) && !local && !deepseek;
-  const auto refuse_experts = [&](const char* key, bool own) {
-    if (!own && present(config, key) && config.integer(key, 0, kMostHeads) > 0) {
-      throw InputError(config.place_of(key), fmt::format("{} announces a mixture of experts", key),
-                       is_mixture(architecture) ? "expected the keys of its model_type alone"
-                                                : "expected a dense model");
-    }
-  };
-  refuse_experts("num_experts", qwen);
-  refuse_experts("num_local_experts", local);
-  for (const char* key : {"n_routed_experts", "n_shared_experts", "first_k_dense_replace"}) {
-    refuse_experts(key, deepseek);
-  }
-  for (const char* key : {"is_encoder_decoder", "add_cross_attention"}) {
-    if (flag(config, key, false)) {
-      throw InputError(config.place_of(key), fmt::format("{} announces an encoder-decoder", key),
-                       "expected a decoder alone");
-    }
-  }
-  for (const Node* item : texts(config, "architectures")) {
-    const std::string& name = item->scalar;
-    if (!name.ends_with("ForCausalLM") && !name.ends_with("LMHeadModel")) {
-      throw InputError(item->place, fmt::format("'{}' has no language-model head", name),
-                       "expected a class that ends in ForCausalLM or LMHeadModel");
-    }
-  }
-}
-
-void read_gpt2(View& config, Shape& shape) {
-  refuse_slips(config, {"n_embd", "n_layer", "n_head", "n_inner", "n_positions", "vocab_size",
-                        "tie_word_embeddings"});
-  shape.layers = config.integer("n_layer", 1, kMostLayers);
-  shape.hidden = config.integer("n_embd", 1, kWidest);
-  shape.heads = config.integer("n_head", 1, kMostHeads);
-  shape.kv_heads = shape.heads;
-  refuse_remainder(config, {"n_embd", shape.hidden}, {"n_head", shape.heads},
-                   "expected a divisor of it");
-  shape.head_dim = shape.hidden / shape.heads;
-  shape.kinds.front().ffn =
-      present(config, "n_inner") ? config.integer("n_inner", 1, kWidestFfn) : 4 * shape.hidden;
-  shape.vocabulary = config.integer("vocab_size", 1, kMostTokens);
-  shape.positions = config.integer("n_positions", 1, kLongest);
-  shape.max_sequence = shape.positions;
-  shape.tied = flag(config, "tie_word_embeddings", true);
-  shape.norm = Norm::kLayer;
-  shape.gated_mlp = false;
-  shape.fused_qkv = shape.qkv_bias = shape.output_bias = shape.mlp_bias = true;
-}
-
 void read_biases(View& config, Shape& shape) {
   switch (shape.architecture) {
     case Architecture::kLlama:
@@ -218,6 +69,7 @@ void read_llama_like(View& config, Shape& shape) {
   shape.qk_norm =
       shape.architecture == Architecture::kQwen3 || shape.architecture == Architecture::kQwen3Moe;
   shape.sinks = shape.architecture == Architecture::kGptOss;
+  shape.norm = shape.sinks ? Norm::kRmsLate : Norm::kRms;
   read_biases(config, shape);
   read_layers(config, shape);
 }
@@ -287,20 +139,14 @@ bool Adapters::on(std::string_view linear) const {
     return std::ranges::any_of(names,
                                [&](std::string_view name) { return linear.ends_with(name); });
   };
-  return any() && (targets == AdapterTargets::kAllLinear || is({"q_proj", "v_proj", "c_attn"}) ||
+  return any() && (targets == AdapterTargets::kAllLinear ||
+                   is({"q_proj", "v_proj", "c_attn", "query_key_value", "qkv_proj", "W_pack"}) ||
                    (targets == AdapterTargets::kAttention &&
-                    is({"k_proj", "o_proj", "attn.c_proj", "q_a_proj", "q_b_proj",
-                        "kv_a_proj_with_mqa", "kv_b_proj"})));
+                    is({"k_proj", "o_proj", "attn.c_proj", "out_proj", "dense", "q_a_proj",
+                        "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj"})));
 }
 
-std::string_view to_string(Architecture architecture) {
-  for (const Named& known : kArchitectures) {
-    if (known.architecture == architecture) {
-      return known.name;
-    }
-  }
-  SIM_ASSERT(false, "every architecture has a name");
-}
+std::string_view to_string(Architecture architecture) { return name_of(architecture); }
 
 bool Shape::has_experts() const {
   return std::ranges::any_of(different_layers(),
@@ -325,16 +171,17 @@ std::vector<Shape::Alike> Shape::different_layers() const {
 }
 
 Shape read_config(const Node& document, const std::string& name) {
-  View config(document, "");
+  View whole(document, "");
+  const std::optional<TextPart> text = text_part(whole, document);
+  View config(text ? text->config : document, "");
   Shape shape;
   shape.name = name;
-  shape.architecture = read_architecture(config);
-  refuse_other_models(config, shape.architecture);
-  if (shape.architecture == Architecture::kGpt2) {
-    read_gpt2(config, shape);
-  } else if (is_deepseek(shape.architecture)) {
+  shape.architecture = recognise(config);
+  shape.outside = text ? text->outside : 0;
+  refuse_slips(config, {"quantization_config"});
+  if (is_deepseek(shape.architecture)) {
     read_deepseek(config, shape);
-  } else {
+  } else if (!read_family(config, shape)) {
     read_llama_like(config, shape);
   }
   refuse_absurd_total(shape, document.place);

@@ -5,12 +5,13 @@
 namespace offsim::model {
 
 void Tape::module(std::string name, std::vector<std::int64_t> elements, std::int32_t borders,
-                  bool tied) {
+                  bool tied, Part part) {
   Module module;
   module.name = std::move(name);
   module.elements = std::move(elements);
   module.borders = borders;
   module.tied = tied;
+  module.part = part;
   marks_.push_back({std::move(module), forward_.size(), backward_.size(), tensors_.size()});
 }
 
@@ -114,6 +115,8 @@ void Tape::rms_norm(std::int64_t rows, std::int64_t width, bool needed, bool nar
     stream(backward_, 6 * n);
   }
 }
+
+void Tape::one_plus_weight() { tiny(forward_, 2); }
 
 void Tape::layer_norm(std::int64_t rows, std::int64_t width, bool needed) {
   const std::int64_t n = rows * width;
@@ -304,6 +307,14 @@ void Tape::rotary(std::int64_t n, std::int64_t table, bool needed) {
   indexed(backward_, n, 2 * act() * n);                  // into the layout of the projection
 }
 
+// The untouched elements are split off and joined behind the turned ones.
+void Tape::rejoin(std::int64_t n, bool needed) {
+  indexed(forward_, concatenating(n), 2 * act() * n);
+  if (needed) {
+    indexed(backward_, concatenating(n), 2 * act() * n);
+  }
+}
+
 void Tape::attention(Batch batch, const Heads& heads) {
   Kernel kernel{.kind = Kernel::Kind::kAttention,
                 .batch = batch.samples,
@@ -345,6 +356,46 @@ void Tape::silu_and_product(std::int64_t n) {
     save(act() * n);
   }
   stream(backward_, 3 * act() * n, 3);
+}
+
+void Tape::activation(std::int64_t n, Activation function) {
+  const std::int64_t w = act();
+  switch (function) {
+    case Activation::kGeluNew:
+      return gelu_new(n);
+    case Activation::kGeluBloom:  // a function of its own: seven products and sums, x saved
+      stream(forward_, 2 * w * n, 5);
+      stream(forward_, 3 * w * n, 2);
+      save(w * n);
+      stream(backward_, 2 * w * n, 9);
+      stream(backward_, 3 * w * n, 7);
+      return;
+    case Activation::kRelu:  // its backward reads its result
+      stream(forward_, 2 * w * n);
+      save(w * n);
+      stream(backward_, 3 * w * n);
+      return;
+    case Activation::kSilu:
+    case Activation::kGelu:
+      stream(forward_, 2 * w * n);
+      save(w * n);
+      stream(backward_, 3 * w * n);
+      return;
+  }
+}
+
+void Tape::scale(std::int64_t n) {
+  stream(forward_, 2 * residual() * n);
+  if (!frozen_) {
+    stream(backward_, 2 * residual() * n);
+  }
+}
+
+void Tape::cap(std::int64_t n) {
+  stream(forward_, 2 * act() * n, 3);
+  save(act() * n);  // the tanh
+  stream(backward_, 2 * act() * n, 2);
+  stream(backward_, 3 * act() * n);
 }
 
 void Tape::gelu_new(std::int64_t n) {

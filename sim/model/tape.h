@@ -48,13 +48,14 @@ class Tape {
 
   // What follows belongs to this module.
   void module(std::string name, std::vector<std::int64_t> elements, std::int32_t borders = 1,
-              bool tied = false);
+              bool tied = false, Part part = Part::kNone);
 
   // Norms over rows of `width`, from the residual stream (or from a product's result: `narrow`),
   // rows in all `rows`.
   // `late`: back to 16 bits only after the weight's product (gpt_oss).
   void rms_norm(std::int64_t rows, std::int64_t width, bool needed = true, bool narrow = false,
                 bool late = false);
+  void one_plus_weight();  // before the product with it, in fp32
   void layer_norm(std::int64_t rows, std::int64_t width, bool needed = true);
   // A Linear of rows x in -> rows x out. `input`: what it reads.
   enum class Input : std::uint8_t {
@@ -74,6 +75,8 @@ class Tape {
   // rotate_half and its products on q or k of n elements.
   // `table`: elements of its cosines, and of its sines.
   void rotary(std::int64_t n, std::int64_t table, bool needed = true);
+  // Of n elements of which rotary turned some: split before, joined again behind.
+  void rejoin(std::int64_t n, bool needed = true);
   // rotary's result as products with each half of n elements: `strided`, the halves are the even
   // and the odd elements (deepseek_v3); otherwise they are as rotary's (gpt_oss).
   void rotary_halves(std::int64_t n, std::int64_t table, bool strided, bool needed = true);
@@ -96,6 +99,15 @@ class Tape {
   // S + 1 elements slow the product with v.
   void attention_with_sinks(Batch batch, std::int64_t heads, std::int64_t kv_heads,
                             std::int64_t head_dim, bool k_needed = true);
+  // Keys and values copied to each query head, for a fused kernel.
+  void copy_to_heads(std::int64_t query, std::int64_t kv);
+  // "Eager": keys and values copied to every query head, all S x S scores written out (`cap`:
+  // through a tanh), masked, softmax in fp32, its result as the values are. `wide`: q, k and scores
+  // in fp32 (gptj). Alibi costs nothing more: the product adds to it. Left out: the masks; that
+  // bloom's product scales as well.
+  void attention_with_scores(Batch batch, const Heads& heads, bool cap, bool wide);
+  // n elements through a tanh between two factors.
+  void cap(std::int64_t n);
   // `needed`: the residual has a gradient too, not only what is added to it.
   void residual_add(std::int64_t n, bool needed = true);
   void silu_and_product(std::int64_t n);
@@ -117,7 +129,9 @@ class Tape {
   void add_to_experts(std::int64_t n);
   // An n-element result times a gate of one number a row, added to another.
   void gate_and_add(std::int64_t rows, std::int64_t n);
-  void gelu_new(std::int64_t n);
+  // What stands between the matrices of an MLP without a gate.
+  void activation(std::int64_t n, Activation function);
+  void scale(std::int64_t n);  // the residual stream times a number
   void embedding(std::int64_t rows, std::int64_t width, std::int64_t vocabulary, bool positions);
   // Shift, fp32 copy of the logits, log-softmax, negative log-likelihood over rows x vocabulary.
   void loss(std::int64_t rows, std::int64_t vocabulary);
@@ -154,6 +168,7 @@ class Tape {
   void expert_bias_backward(std::int64_t n);
   void silu_of_halves(std::int64_t f);
   void silu_of_halves_backward(std::int64_t f);
+  void gelu_new(std::int64_t n);
   void clamped_swiglu(std::int64_t f);
   void clamped_swiglu_backward(std::int64_t f);
   void best_groups(std::int64_t rows, const Experts& experts);
@@ -164,6 +179,7 @@ class Tape {
   void router(std::int64_t rows, std::int64_t in, const Experts& experts, Input input);
   void dequantise(std::vector<Kernel>& list, std::int64_t elements, Base base) const;
   void cast_adapter(std::int64_t elements);
+  void scores_backward(std::int64_t rows, Batch batch, const Heads& heads, bool wide);
 
   // Indexed kernels of three full operands, and those that convert types per element or
   // concatenate, take longer an element than those of two (63, 88 and 70 us against 48 us on 16.8 M

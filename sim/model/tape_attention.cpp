@@ -147,4 +147,70 @@ void Tape::attention_with_sinks(Batch batch, std::int64_t heads, std::int64_t kv
   indexed(backward_, kv, 2 * act() * kv);  // v into the layout of its projection
 }
 
+void Tape::copy_to_heads(std::int64_t query, std::int64_t kv) {
+  for (int i = 0; i < 2; ++i) {
+    indexed(forward_, query, act() * (query + kv));
+    indexed(backward_, query, act() * (query + kv));  // heads of a key added up
+  }
+}
+
+void Tape::attention_with_scores(Batch batch, const Heads& heads, bool cap_them, bool wide) {
+  const std::int64_t rows = batch.tokens() * heads.count;
+  const std::int64_t n = rows * heads.width, kv = batch.tokens() * heads.kv_count * heads.width;
+  const std::int64_t s = rows * batch.sequence;
+  const std::int64_t w = wide ? 4 : act();
+  if (kv < n) {
+    copy_to_heads(n, kv);
+  }
+  const bool converts = wide && act() == 2;
+  if (converts) {
+    indexed(forward_, n, 6 * n, 2);
+  }
+  const auto scores_product = [&](std::vector<Kernel>& list, std::int64_t columns, std::int64_t k) {
+    list.push_back({.kind = Kernel::Kind::kGemm, .m = rows, .n = columns, .k = k, .wide = w == 4});
+  };
+  scores_product(forward_, batch.sequence, heads.width);
+  stream(forward_, 2 * w * s);  // scaled
+  if (cap_them) {
+    cap(s);
+  }
+  indexed(forward_, s, 2 * w * s);  // masked
+  stream(forward_, (w + 4) * s);    // softmax
+  if (act() == 2) {
+    stream(forward_, 6 * s);
+  }
+  product(forward_, rows, heads.width, batch.sequence);
+  indexed(forward_, n, 2 * act() * n);
+  // q, k and v of every head; softmax's result in fp32, and as the product reads it.
+  save(w * n);
+  save(w * n);
+  save(act() * n);
+  save(4 * s);
+  act() == 2 ? save(act() * s) : save_again(act() * s);
+  scores_backward(rows, batch, heads, wide);
+}
+
+void Tape::scores_backward(std::int64_t rows, Batch batch, const Heads& heads, bool wide) {
+  const std::int64_t n = rows * heads.width, s = rows * batch.sequence;
+  const std::int64_t w = wide ? 4 : act();
+  indexed(backward_, n, 2 * act() * n);
+  product(backward_, rows, batch.sequence, heads.width);  // of the probabilities
+  product(backward_, rows, heads.width, batch.sequence);  // of v
+  if (act() == 2) {
+    stream(backward_, 6 * s);
+  }
+  stream(backward_, (8 + w) * s);  // softmax
+  stream(backward_, 2 * w * s);    // scaled
+  for (int i = 0; i < 2; ++i) {    // of q and k
+    backward_.push_back({.kind = Kernel::Kind::kGemm,
+                         .m = rows,
+                         .n = heads.width,
+                         .k = batch.sequence,
+                         .wide = w == 4});
+    if (w > act()) {
+      indexed(backward_, n, 6 * n);
+    }
+  }
+}
+
 }  // namespace offsim::model

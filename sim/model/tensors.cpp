@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "sim/model/layout.h"
+
 namespace offsim::model {
 
 namespace {
@@ -81,18 +83,6 @@ class Inventory {
   std::vector<Tensor> tensors_;
 };
 
-std::vector<Tensor> gpt2_layer(const Shape& s, std::int64_t layer) {
-  const std::int64_t ffn = s.kind(layer).ffn;
-  Inventory in(s, fmt::format("transformer.h.{}.", layer), Group::kLayer, layer);
-  in.norm("ln_1", s.norm, s.hidden);
-  in.conv1d("attn.c_attn", s.hidden, s.query_width() + 2 * s.kv_width());
-  in.conv1d("attn.c_proj", s.query_width(), s.hidden);
-  in.norm("ln_2", s.norm, s.hidden);
-  in.conv1d("mlp.c_fc", s.hidden, ffn);
-  in.conv1d("mlp.c_proj", ffn, s.hidden);
-  return std::move(in).take();
-}
-
 void gated_mlp(Inventory& in, const Shape& s, const std::string& name, std::int64_t ffn) {
   in.linear(name + ".gate_proj", s.hidden, ffn, s.mlp_bias);
   in.linear(name + ".up_proj", s.hidden, ffn, s.mlp_bias);
@@ -151,42 +141,73 @@ void latent_attention(Inventory& in, const Shape& s) {
   in.linear("self_attn.o_proj", s.value_width(), s.hidden, s.output_bias);
 }
 
-void attention(Inventory& in, const Shape& s) {
-  if (s.sinks) {
-    in.own("self_attn.sinks", s.heads);
+// One module of a layer, as wide as its part says.
+void part(Inventory& in, const Shape& s, std::int64_t f, Part part, const std::string& name) {
+  const std::int64_t h = s.hidden, q = s.query_width(), kv = s.kv_width();
+  const auto linear = [&](std::int64_t from, std::int64_t to, bool bias) {
+    s.architecture == Architecture::kGpt2 ? in.conv1d(name, from, to)
+                                          : in.linear(name, from, to, bias);
+  };
+  switch (part) {
+    case Part::kSinks:
+      return in.own(name.c_str(), s.heads);
+    case Part::kQ:
+      return linear(h, q, s.qkv_bias);
+    case Part::kK:
+    case Part::kV:
+      return linear(h, kv, s.qkv_bias);
+    case Part::kQkv:
+      return linear(h, q + 2 * kv, s.qkv_bias);
+    case Part::kOut:
+      return linear(q, h, s.output_bias);
+    case Part::kQNorm:
+    case Part::kKNorm:
+      return in.norm(name, s.norm, s.head_dim);
+    case Part::kGate:
+    case Part::kUp:
+      return linear(h, f, s.mlp_bias);
+    case Part::kGateUp:
+      return linear(h, 2 * f, s.mlp_bias);
+    case Part::kDown:
+      return linear(f, h, s.mlp_bias);
+    case Part::kAttentionNorm:
+    case Part::kMlpNorm:
+    case Part::kAttentionResultNorm:
+    case Part::kMlpResultNorm:
+      return in.norm(name, s.norm, h);
+    case Part::kNone:
+      break;
   }
-  in.linear("self_attn.q_proj", s.hidden, s.query_width(), s.qkv_bias);
-  in.linear("self_attn.k_proj", s.hidden, s.kv_width(), s.qkv_bias);
-  in.linear("self_attn.v_proj", s.hidden, s.kv_width(), s.qkv_bias);
-  in.linear("self_attn.o_proj", s.query_width(), s.hidden, s.output_bias);
-  if (s.qk_norm) {
-    in.norm("self_attn.q_norm", s.norm, s.head_dim);
-    in.norm("self_attn.k_norm", s.norm, s.head_dim);
-  }
+  SIM_ASSERT(false, "every part has its tensors");
 }
 
-std::vector<Tensor> llama_layer(const Shape& s, std::int64_t layer) {
-  Inventory in(s, fmt::format("model.layers.{}.", layer), Group::kLayer, layer);
-  s.latent ? latent_attention(in, s) : attention(in, s);
-  const LayerKind& kind = s.kind(layer);
-  kind.experts ? mixture(in, s, *kind.experts) : gated_mlp(in, s, "mlp", kind.ffn);
-  in.norm("input_layernorm", s.norm, s.hidden);
-  in.norm("post_attention_layernorm", s.norm, s.hidden);
-  return std::move(in).take();
-}
+bool of_attention(Part part) { return part >= Part::kSinks && part <= Part::kKNorm; }
+bool of_mlp(Part part) { return part >= Part::kGate && part <= Part::kDown; }
 
-bool is_gpt2(const Shape& shape) { return shape.architecture == Architecture::kGpt2; }
+std::string within(std::string_view a, std::string_view b) {
+  return std::string(a) + std::string(b);
+}
 
 std::vector<Tensor> final_norm_tensors(const Shape& shape) {
-  Inventory in(shape, is_gpt2(shape) ? "transformer." : "model.", Group::kFinal);
-  in.norm(is_gpt2(shape) ? "ln_f" : "norm", shape.norm, shape.hidden);
+  const Layout& names = layout(shape);
+  Inventory in(shape, std::string(names.root), Group::kFinal);
+  if (shape.final_norm) {
+    in.norm(std::string(names.final_norm), shape.norm, shape.hidden);
+  }
   return std::move(in).take();
 }
 
 std::vector<Tensor> head_tensors(const Shape& shape) {
+  const Layout& names = layout(shape);
   Inventory in(shape, "", Group::kHead);
+  if (shape.embedded > 0) {
+    in.matrix(within(names.root, "decoder.project_out"), shape.embedded, shape.hidden);
+  }
   if (!shape.tied) {
-    in.matrix("lm_head", shape.vocabulary, shape.hidden);
+    in.matrix(std::string(names.head), shape.vocabulary, shape.embedding_width());
+  }
+  if (shape.head_bias) {
+    in.vector(std::string(names.head), ".bias", shape.vocabulary);
   }
   return std::move(in).take();
 }
@@ -261,14 +282,37 @@ Bytes constants(const Shape& shape) {
 
 std::vector<Tensor> layer_tensors(const Shape& shape, std::int64_t layer) {
   SIM_ASSERT(layer >= 0 && layer < shape.layers, "only layers of the model have tensors");
-  return is_gpt2(shape) ? gpt2_layer(shape, layer) : llama_layer(shape, layer);
+  const Layout& names = layout(shape);
+  const LayerKind& kind = shape.kind(layer);
+  Inventory in(shape, fmt::format("{}{}.", names.layers, layer), Group::kLayer, layer);
+  for (const NamedPart& named : names.parts) {
+    if (shape.latent && of_attention(named.part)) {
+      if (named.part == Part::kQ) {
+        latent_attention(in, shape);
+      }
+    } else if (kind.experts && of_mlp(named.part)) {
+      if (named.part == Part::kGate) {
+        mixture(in, shape, *kind.experts);
+      }
+    } else if (has(shape, named.part)) {
+      part(in, shape, kind.ffn, named.part, within(named.inside, named.name));
+    }
+  }
+  return std::move(in).take();
 }
 
 std::vector<Tensor> embedding_tensors(const Shape& shape) {
-  Inventory in(shape, is_gpt2(shape) ? "transformer." : "model.", Group::kEmbedding);
-  in.matrix(is_gpt2(shape) ? "wte" : "embed_tokens", shape.vocabulary, shape.hidden);
+  const Layout& names = layout(shape);
+  Inventory in(shape, std::string(names.root), Group::kEmbedding);
+  in.matrix(std::string(names.embedding), shape.vocabulary, shape.embedding_width());
   if (shape.positions > 0) {
-    in.matrix("wpe", shape.positions, shape.hidden);
+    in.matrix(std::string(names.positions), shape.positions, shape.hidden);
+  }
+  if (shape.embedded > 0) {
+    in.matrix("decoder.project_in", shape.hidden, shape.embedded);
+  }
+  if (shape.embedding_norm) {
+    in.norm(std::string(names.embedding_norm), shape.norm, shape.hidden);
   }
   return std::move(in).take();
 }

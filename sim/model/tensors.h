@@ -1,21 +1,23 @@
 // The parameters of a model, tensor by tensor, in the order PyTorch registers them in transformers.
 //
-// Order: embedding (token table, then gpt2's position table), layers, final norm, head. A tied head
+// Order: embedding (token table, then the position table), layers, final norm, head. A tied head
 // is not listed: it is the embedding. This is the order of named_parameters(), on which systems
-// that bucket, pin or fetch tensor by tensor depend. A matrix is stored rows x cols as in the
+// that bucket, pin or fetch tensor by tensor depend (opt makes its final norm and its projections
+// before its layers; here they are behind). A matrix is stored rows x cols as in the
 // checkpoint: [out, in] for a Linear, [in, out] for gpt2's Conv1D. Source of names and order:
 // transformers, src/transformers/models/*/modeling_*.py.
 //
 // Parameters of a dense SwiGLU layer: 2 h a p (q, o) + 2 h g p (k, v) + 3 h f + 2 h (norms), plus
-// biases a p + 2 g p (qwen2) or norms 2 p (qwen3). GELU: 2 h f and biases. A mixture has, for the
-// MLP's 3 h f, E h (router) + 3 E h w (two tensors of all experts: transformers 5; in 4 it was 3
-// an expert) and of a shared expert 3 h f_shared, with its gate h more (qwen2_moe). gpt_oss: biases
-// of all of these, E (1 + 2 w + h), and a sinks. Latent attention, for q, k, v and o: h r_q + r_q +
-// r_q a p (or h a p), h (r_kv + d_rotary) + r_kv + r_kv a (d_plain + d_v), a d_v h.
-// Model: its layers + V h (embedding) + V h (head, unless tied) + final norm + positions h.
-// With adapters (shape.h) the model's own tensors are frozen and each adapted Linear has two more,
-// behind its own: rank (in + out) trained parameters.
-// Left out: buffers (gpt2's masks, rotary frequencies), which are not trained.
+// biases a p + 2 g p (qwen2) or norms 2 p (qwen3). Without a gate: 2 h f and biases. A mixture
+// has, for the MLP's 3 h f, E h (router) + 3 E h w (two tensors of all experts: transformers 5; in
+// 4 it was 3 an expert) and of a shared expert 3 h f_shared, with its gate h more (qwen2_moe).
+// gpt_oss: biases of all of these, E (1 + 2 w + h), and a sinks. Latent attention, for q, k, v and
+// o: h r_q + r_q + r_q a p (or h a p), h (r_kv + d_rotary) + r_kv + r_kv a (d_plain + d_v), a d_v
+// h. Model: its layers + V h (embedding) + V h (head, unless tied) + final norm + positions h. An
+// embedding of e instead of h numbers (opt-350m): V e, and two projections of h e. With adapters
+// (shape.h) the model's own tensors are frozen and each adapted Linear has two more, behind its
+// own: rank (in + out) trained parameters. Left out: buffers (gpt2's masks, rotary frequencies),
+// which are not trained; vision parts, which are Shape::outside.
 #pragma once
 
 #include <algorithm>
@@ -84,7 +86,7 @@ void for_each_tensor(const Shape& shape, Visit visit) {
 }
 
 std::int64_t layer_parameters(const Shape& shape, std::int64_t layer);
-std::int64_t embedding_parameters(const Shape& shape);  // token table and gpt2's positions
+std::int64_t embedding_parameters(const Shape& shape);  // tables, norm, projection
 std::int64_t final_norm_parameters(const Shape& shape);
 std::int64_t head_parameters(const Shape& shape);  // 0 when tied
 std::int64_t parameters(const Shape& shape);       // all of them, each counted once

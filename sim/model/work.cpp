@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "sim/base/error.h"
+#include "sim/model/layout.h"
+#include "sim/model/peaks.h"
 #include "sim/model/tape.h"
 
 namespace offsim::model {
@@ -13,38 +15,59 @@ namespace {
 
 Work named(const char* name, std::vector<Kernel> kernels) { return {name, std::move(kernels)}; }
 
-void norm(Tape& tape, const Shape& shape, std::int64_t tokens, const char* name, int borders,
-          bool needed = true) {
+void any_rms_norm(Tape& tape, const Shape& shape, std::int64_t rows, std::int64_t width,
+                  bool needed, bool narrow) {
+  tape.rms_norm(rows, width, needed, narrow, shape.norm != Norm::kRms);
+  if (shape.norm == Norm::kRmsOnePlus) {
+    tape.one_plus_weight();
+  }
+}
+
+// Over rows of h, of the residual stream; `narrow`: of a product's result.
+void norm(Tape& tape, const Shape& shape, std::int64_t tokens, const std::string& name, int borders,
+          bool needed = true, bool narrow = false) {
   const bool bias = shape.norm == Norm::kLayer;
   tape.module(name, std::vector<std::int64_t>(bias ? 2 : 1, shape.hidden), borders);
-  if (shape.norm == Norm::kRms) {
-    const bool late = shape.architecture == Architecture::kGptOss;
-    tape.rms_norm(tokens, shape.hidden, needed, false, late);
-  } else {
+  if (bias) {
     tape.layer_norm(tokens, shape.hidden, needed);
+  } else {
+    any_rms_norm(tape, shape, tokens, shape.hidden, needed, narrow);
+  }
+}
+
+void norm(Tape& tape, const Shape& shape, std::int64_t tokens, Part part, int borders,
+          bool needed = true) {
+  norm(tape, shape, tokens, layout(shape).module_name(part), borders, needed);
+}
+
+// Of what attention or the MLP adds.
+void result_norm(Tape& tape, const Shape& shape, std::int64_t tokens, Part part) {
+  if (shape.result_norms) {
+    norm(tape, shape, tokens, layout(shape).module_name(part), 1, true, true);
   }
 }
 
 // A layer's Linear as a module, with its adapter: that is PEFT's module around it, with the Linear,
 // the (absent) dropout, A and B as modules below.
 struct Linear {
-  const char* name;
+  std::string name;
   std::int64_t in, out;
   bool bias;
   Tape::Input input;
   int borders = 1;     // modules entered since the one before
   bool needed = true;  // its input has a gradient
+  Part part = Part::kNone;
 };
 // Whether its result has one.
 bool linear(Tape& tape, const Shape& shape, std::int64_t tokens, const Linear& l) {
-  const std::string name = l.name;
+  const std::string& name = l.name;
   const std::int64_t rank = shape.adapters.on(name) ? shape.adapters.rank : 0;
   std::vector<std::int64_t> elements{l.in * l.out};
   if (l.bias) {
     elements.push_back(l.out);
   }
   tape.module(rank > 0 ? name + ".base_layer" : name, std::move(elements),
-              l.borders + (rank > 0 ? 1 : 0));
+              l.borders + (rank > 0 ? 1 : 0), false, l.part);
   tape.linear(tokens, l.in, l.out, l.bias, l.input, l.needed);
   if (rank > 0) {
     tape.module(name + ".lora_A.default", {rank * l.in}, 2);
@@ -55,9 +78,28 @@ bool linear(Tape& tape, const Shape& shape, std::int64_t tokens, const Linear& l
   return l.needed || rank > 0;
 }
 
-void head_norm(Tape& tape, const char* name, std::int64_t rows, std::int64_t width, bool needed) {
+// A Linear of a layer by its part.
+bool linear(Tape& tape, const Shape& shape, std::int64_t tokens, Part part, Linear l) {
+  l.name = layout(shape).module_name(part);
+  l.part = part;
+  return linear(tape, shape, tokens, l);
+}
+
+void head_norm(Tape& tape, const Shape& shape, const char* name, std::int64_t rows,
+               std::int64_t width, bool needed) {
   tape.module(name, {width});
-  tape.rms_norm(rows, width, needed, true);
+  any_rms_norm(tape, shape, rows, width, needed, true);
+}
+
+// Queries or keys of `heads` heads.
+void turn(Tape& tape, const Shape& shape, Batch batch, std::int64_t heads, bool needed) {
+  const std::int64_t turned = shape.turned(), rows = batch.tokens() * heads;
+  if (turned > 0) {
+    tape.rotary(rows * turned, batch.sequence * turned, needed);
+  }
+  if (turned > 0 && turned < shape.head_dim) {
+    tape.rejoin(rows * shape.head_dim, needed);
+  }
 }
 
 // Queries and keys turned by positions, scores, their sum of values.
@@ -70,15 +112,27 @@ void attention(Tape& tape, const Shape& shape, Batch batch, bool q_needed, bool 
     tape.attention_with_sinks(batch, shape.heads, shape.kv_heads, shape.head_dim, k_needed);
     return;
   }
-  if (shape.positions == 0) {
-    tape.rotary(q, table, q_needed);
-    tape.rotary(kv, table, k_needed);
+  turn(tape, shape, batch, shape.heads, q_needed);
+  turn(tape, shape, batch, shape.kv_heads, k_needed);
+  if (shape.writes_scores()) {
+    tape.attention_with_scores(batch,
+                               {.count = shape.heads,
+                                .kv_count = shape.kv_heads,
+                                .width = shape.head_dim,
+                                .value_width = shape.head_dim,
+                                .value_held = kv},
+                               shape.capped_scores, shape.scores == Scores::kWrittenWide);
+    return;
+  }
+  const bool copies = shape.scores == Scores::kFusedOfCopies && shape.kv_heads < shape.heads;
+  if (copies) {
+    tape.copy_to_heads(q, kv);
   }
   tape.attention(batch, {.count = shape.heads,
-                         .kv_count = shape.kv_heads,
+                         .kv_count = copies ? shape.heads : shape.kv_heads,
                          .width = shape.head_dim,
                          .value_width = shape.head_dim,
-                         .value_held = kv});
+                         .value_held = copies ? q : kv});
 }
 
 // What q, k and v are made of is adapted if anything is.
@@ -92,13 +146,13 @@ void latent_attention(Tape& tape, const Shape& shape, Batch batch, bool needed) 
   } else {
     linear(tape, shape, tokens,
            {"q_a_proj", h, of.q_rank, shape.qkv_bias, Input::kWide, 2, needed});
-    head_norm(tape, "q_a_layernorm", tokens, of.q_rank, true);
+    head_norm(tape, shape, "q_a_layernorm", tokens, of.q_rank, true);
     linear(tape, shape, tokens, {"q_b_proj", of.q_rank, q, false, Input::kWide});
   }
   linear(tape, shape, tokens,
          {"kv_a_proj_with_mqa", h, of.kv_rank + of.rotary, shape.qkv_bias, Input::kWideAgain, 1,
           needed});
-  head_norm(tape, "kv_a_layernorm", tokens, of.kv_rank, true);
+  head_norm(tape, shape, "kv_a_layernorm", tokens, of.kv_rank, true);
   linear(tape, shape, tokens, {"kv_b_proj", of.kv_rank, kv, false, Input::kWide});
   tape.latent_heads(batch, shape.heads, shape.value_dim, of,
                     shape.architecture == Architecture::kDeepseekV2);
@@ -116,56 +170,80 @@ void grouped_attention(Tape& tape, const Shape& shape, Batch batch, bool needed)
   const bool bias = shape.qkv_bias;
   bool q_needed = true, k_needed = true;
   if (shape.fused_qkv) {
-    linear(tape, shape, tokens, {"c_attn", h, q + 2 * kv, bias, Input::kWide, 2, needed});
+    linear(tape, shape, tokens, Part::kQkv, {"", h, q + 2 * kv, bias, Input::kWide, 2, needed});
     tape.split(tokens * (q + 2 * kv));
   } else {
     if (shape.sinks) {  // the attention's own parameter, which its operations read
       tape.module("self_attn.sinks", {shape.heads});
     }
     const int borders = shape.sinks ? 1 : 2;
-    q_needed = linear(tape, shape, tokens, {"q_proj", h, q, bias, Input::kWide, borders, needed});
-    k_needed = linear(tape, shape, tokens, {"k_proj", h, kv, bias, Input::kWideAgain, 1, needed});
-    linear(tape, shape, tokens, {"v_proj", h, kv, bias, Input::kWideAgain, 1, needed});
+    q_needed =
+        linear(tape, shape, tokens, Part::kQ, {"", h, q, bias, Input::kWide, borders, needed});
+    k_needed =
+        linear(tape, shape, tokens, Part::kK, {"", h, kv, bias, Input::kWideAgain, 1, needed});
+    linear(tape, shape, tokens, Part::kV, {"", h, kv, bias, Input::kWideAgain, 1, needed});
   }
   if (shape.qk_norm) {
-    head_norm(tape, "q_norm", tokens * shape.heads, shape.head_dim, q_needed);
-    head_norm(tape, "k_norm", tokens * shape.kv_heads, shape.head_dim, k_needed);
+    head_norm(tape, shape, "q_norm", tokens * shape.heads, shape.head_dim, q_needed);
+    head_norm(tape, shape, "k_norm", tokens * shape.kv_heads, shape.head_dim, k_needed);
   }
   attention(tape, shape, batch, q_needed, k_needed);
 }
 
 // `needed`: the layer's input has a gradient. Its result has one, since an attention projection is
-// adapted if anything is.
+// adapted if anything is. Of layers whose parts stand side by side the additions come last.
 void attention_block(Tape& tape, const Shape& shape, Batch batch, bool needed) {
   const std::int64_t tokens = batch.tokens();
-  const bool gpt2 = shape.architecture == Architecture::kGpt2;
-  norm(tape, shape, tokens, gpt2 ? "ln_1" : "input_layernorm", 2, needed);  // the layer and it
+  if (!shape.norms_behind) {
+    norm(tape, shape, tokens, Part::kAttentionNorm, 2, needed);  // the layer and it
+  }
   if (shape.latent) {
     latent_attention(tape, shape, batch, needed);
   } else {
     grouped_attention(tape, shape, batch, needed);
   }
-  linear(tape, shape, tokens,
-         {gpt2 ? "attn.c_proj" : "o_proj", shape.value_width(), shape.hidden, shape.output_bias,
-          shape.sinks ? Tape::Input::kNarrow : Tape::Input::kKept});
-  tape.residual_add(tokens * shape.hidden, needed);
+  linear(tape, shape, tokens, Part::kOut,
+         {"", shape.value_width(), shape.hidden, shape.output_bias,
+          shape.writes_scores() ? Tape::Input::kNarrow : Tape::Input::kKept});
+  result_norm(tape, shape, tokens, Part::kAttentionResultNorm);
+  if (!shape.parallel) {
+    tape.residual_add(tokens * shape.hidden, needed);
+  }
+  if (shape.norms_behind) {
+    norm(tape, shape, tokens, Part::kAttentionNorm, 1);
+  }
 }
 
-void mlp_block(Tape& tape, const Shape& shape, std::int64_t f, std::int64_t tokens) {
+void mlp_block(Tape& tape, const Shape& shape, std::int64_t f, std::int64_t tokens, bool needed) {
   using Input = Tape::Input;
   const std::int64_t h = shape.hidden;
-  const bool gpt2 = shape.architecture == Architecture::kGpt2;
   const bool bias = shape.mlp_bias;
-  norm(tape, shape, tokens, gpt2 ? "ln_2" : "post_attention_layernorm", 1);
-  linear(tape, shape, tokens, {gpt2 ? "c_fc" : "gate_proj", h, f, bias, Input::kWide, 2});
-  if (shape.gated_mlp) {  // up_proj comes after the activation function, a module too
-    linear(tape, shape, tokens, {"up_proj", h, f, bias, Input::kWideAgain, 2});
-    tape.silu_and_product(tokens * f);
-  } else {
-    tape.gelu_new(tokens * f);
+  const bool reached = needed || !shape.parallel;  // its input has a gradient
+  if (!shape.one_norm && !shape.norms_behind) {
+    norm(tape, shape, tokens, Part::kMlpNorm, 1, reached);
   }
-  linear(tape, shape, tokens, {gpt2 ? "mlp.c_proj" : "down_proj", f, h, bias, Input::kNarrow});
-  tape.residual_add(tokens * h);
+  const Input input = shape.one_norm ? Input::kWideAgain : Input::kWide;
+  if (shape.fused_gate_up) {
+    linear(tape, shape, tokens, Part::kGateUp, {"", h, 2 * f, bias, input, 2, reached});
+    tape.split(2 * tokens * f);
+  } else {
+    linear(tape, shape, tokens, Part::kGate, {"", h, f, bias, input, 2, reached});
+  }
+  if (has(shape, Part::kUp)) {  // it comes after the activation function, a module too
+    linear(tape, shape, tokens, Part::kUp, {"", h, f, bias, Input::kWideAgain, 2, reached});
+  }
+  shape.gated_mlp ? tape.silu_and_product(tokens * f)
+                  : tape.activation(tokens * f, shape.activation);
+  linear(tape, shape, tokens, Part::kDown,
+         {"", f, h, bias, shape.activation == Activation::kRelu ? Input::kKept : Input::kNarrow});
+  result_norm(tape, shape, tokens, Part::kMlpResultNorm);
+  if (shape.parallel) {  // what both add; behind one norm their gradients meet before it
+    tape.residual_add(tokens * h, needed && !shape.one_norm);
+  }
+  tape.residual_add(tokens * h, reached);
+  if (shape.norms_behind) {
+    norm(tape, shape, tokens, Part::kMlpNorm, 1);
+  }
 }
 
 // `name`: of the module. `input`: of its gate, which is the first to keep the norm's result or not.
@@ -176,10 +254,10 @@ void shared_expert(Tape& tape, const Shape& shape, const std::string& name, std:
   const std::int64_t h = shape.hidden;
   const bool bias = shape.mlp_bias;
   const std::string gate = name + ".gate_proj", up = name + ".up_proj", down = name + ".down_proj";
-  linear(tape, shape, tokens, {gate.c_str(), h, f, bias, input, borders});
-  linear(tape, shape, tokens, {up.c_str(), h, f, bias, Input::kWideAgain, 2});
+  linear(tape, shape, tokens, {gate, h, f, bias, input, borders});
+  linear(tape, shape, tokens, {up, h, f, bias, Input::kWideAgain, 2});
   tape.silu_and_product(tokens * f);
-  linear(tape, shape, tokens, {down.c_str(), f, h, bias, Input::kNarrow});
+  linear(tape, shape, tokens, {down, f, h, bias, Input::kNarrow});
 }
 
 void all_experts(Tape& tape, const Shape& shape, const Experts& e, std::int64_t tokens, bool wide) {
@@ -207,7 +285,7 @@ void deepseek_mixture(Tape& tape, const Shape& shape, const Experts& e, std::int
 void mixture_block(Tape& tape, const Shape& shape, const Experts& e, std::int64_t tokens) {
   const std::int64_t h = shape.hidden;
   const bool mixtral = shape.architecture == Architecture::kMixtral;
-  norm(tape, shape, tokens, "post_attention_layernorm", 1);
+  norm(tape, shape, tokens, Part::kMlpNorm, 1);
   if (shape.latent) {
     deepseek_mixture(tape, shape, e, tokens);
   } else if (shape.architecture == Architecture::kGptOss) {
@@ -229,79 +307,6 @@ void mixture_block(Tape& tape, const Shape& shape, const Experts& e, std::int64_
   tape.residual_add(tokens * h);
 }
 
-struct Peaks {
-  std::int64_t forward_extra, forward_alone, backward_extra;
-};
-
-Peaks mlp_peaks(const Tape& tape, const Shape& shape, std::int64_t ffn, std::int64_t tokens) {
-  const std::int64_t wide_mlp = tape.act() * tokens * ffn;
-  const std::int64_t hidden = tape.residual() * tokens * shape.hidden;
-  // While the MLP runs: gated, silu(gate), up and their product; else the products of gelu_new. Its
-  // input and the residual.
-  const std::int64_t alive = shape.gated_mlp ? 3 : (tape.residual() > tape.act() ? 7 : 4);
-  // A quantised weight as 16-bit numbers; of 8 bits forward the 32-bit product instead.
-  const Base base = shape.adapters.base;
-  const std::int64_t weight = base == Base::k16Bit ? 0 : tape.act() * shape.hidden * ffn;
-  const std::int64_t forward = base == Base::kInt8 ? 4 * tokens * ffn : weight;
-  // While the MLP's backward runs: the gradients of the product, gate and up, beside the
-  // residual's.
-  return {2 * hidden + forward, alive * wide_mlp + 3 * hidden + forward,
-          3 * wide_mlp + hidden + weight};
-}
-
-Peaks mixture_peaks(const Tape& tape, const Shape& shape, const Experts& e, std::int64_t tokens) {
-  const std::int64_t hidden = tape.residual() * tokens * shape.hidden;
-  const std::int64_t rows = e.per_token * hidden;
-  const std::int64_t wide = tape.residual() * tokens * e.per_token * e.width;
-  const bool widens =
-      (shape.architecture == Architecture::kMixtral || shape.latent) && tape.residual() == 2;
-  const std::int64_t weighted = (widens ? 2 : 1) * rows;
-  // Weighted rows and their order back; that, or both halves twice (cleared is a copy; gpt_oss's
-  // activation has more), beside the sorted rows. Backward likewise.
-  const std::int64_t last = 2 * weighted;
-  const std::int64_t forward = e.bias ? 7 : 4, backward = e.bias ? 6 : 4;
-  // Of frozen experts the sorted rows and the activation's result are there, but nobody saves them.
-  const std::int64_t unsaved =
-      shape.adapters.any() ? rows + std::max<std::int64_t>(wide - last, 0) : 0;
-  return {2 * hidden + unsaved + last, std::max(forward * wide, rows + last) + rows + 3 * hidden,
-          std::max(backward * wide, rows + last) + hidden};
-}
-
-// The same of the attention, beside what it saves itself. The usual one's stays below the MLP's.
-Peaks attention_peaks(const Tape& tape, const Shape& shape, Batch batch) {
-  const std::int64_t tokens = batch.tokens();
-  const std::int64_t hidden = tape.residual() * tokens * shape.hidden;
-  const std::int64_t q = tokens * shape.query_width();
-  if (shape.latent) {
-    const std::int64_t kv = tokens * (shape.heads * shape.latent->plain + shape.value_width());
-    const std::int64_t value = tape.act() * tokens * shape.value_width();
-    // The product of q, which is split and joined; both joined in fp32 under autocast. All of these
-    // with k's and v's and the result. Gradients of q, k and v, and k's and v's joined and copied.
-    const std::int64_t wide =
-        tape.act() < tape.residual() && shape.architecture == Architecture::kDeepseekV3 ? 8 * q : 0;
-    const std::int64_t extra = 2 * hidden + tape.act() * q + wide;
-    return {extra, extra + tape.act() * (2 * q + kv) + value,
-            hidden + 2 * tape.act() * (q + kv) + value};
-  }
-  if (shape.sinks) {
-    const std::int64_t rows = tokens * shape.heads;
-    // Masked scores, and these with the sinks, beside the probabilities; three of them backward.
-    const std::int64_t scores = tape.residual() * rows * (batch.sequence + 1);
-    const std::int64_t heads = 4 * tape.residual() * q;
-    return {2 * hidden + 2 * scores, 2 * hidden + 3 * scores + heads, hidden + 3 * scores};
-  }
-  return {};
-}
-
-// Of the layer: each part's is beside what is saved by then.
-Peaks largest(const Peaks& attention, const Peaks& mlp, std::int64_t saved_by_attention,
-              std::int64_t saved) {
-  const std::int64_t less = saved - saved_by_attention;
-  return {std::max(mlp.forward_extra, attention.forward_extra - less),
-          std::max(mlp.forward_alone, attention.forward_alone),
-          std::max(mlp.backward_extra, attention.backward_extra - less)};
-}
-
 // Where the layer stands. `needed`: its input has a gradient.
 struct Where {
   std::int64_t layer;
@@ -320,7 +325,7 @@ Piece layer_piece(const Shape& shape, Where where, Batch batch, Numerics numeric
     mixture_block(tape, shape, *kind.experts, batch.tokens());
     mlp = mixture_peaks(tape, shape, *kind.experts, batch.tokens());
   } else {
-    mlp_block(tape, shape, kind.ffn, batch.tokens());
+    mlp_block(tape, shape, kind.ffn, batch.tokens(), where.needed);
     mlp = mlp_peaks(tape, shape, kind.ffn, batch.tokens());
   }
   const Peaks peaks = largest(attention, mlp, saved_by_attention, tape.saved());
@@ -344,9 +349,28 @@ Piece head_piece(const Shape& shape, Batch batch, Numerics numerics) {
   Adapters adapters = shape.adapters;
   adapters.base = Base::k16Bit;  // the head is not quantised
   Tape tape(numerics, adapters);
-  norm(tape, shape, tokens, shape.architecture == Architecture::kGpt2 ? "ln_f" : "norm", 1);
-  tape.module("lm_head", {shape.vocabulary * shape.hidden}, 1, shape.tied);
-  tape.linear(tokens, shape.hidden, shape.vocabulary, false, Tape::Input::kWide);
+  const Layout& names = layout(shape);
+  const std::string final_norm(names.final_norm);
+  if (shape.final_norm) {
+    norm(tape, shape, tokens, final_norm, 1);
+  } else {
+    tape.module(final_norm, {});  // not there
+  }
+  const std::int64_t width = shape.embedding_width();
+  if (shape.embedded > 0) {
+    tape.module("decoder.project_out", {shape.embedded * shape.hidden});
+    tape.linear(tokens, shape.hidden, shape.embedded, false, Tape::Input::kWide);
+  }
+  std::vector<std::int64_t> elements{shape.vocabulary * width};
+  if (shape.head_bias) {
+    elements.push_back(shape.vocabulary);
+  }
+  tape.module(std::string(names.head), std::move(elements), 1, shape.tied);
+  tape.linear(tokens, width, shape.vocabulary, shape.head_bias,
+              shape.embedded > 0 ? Tape::Input::kNarrow : Tape::Input::kWide);
+  if (shape.capped_logits) {
+    tape.cap(tokens * shape.vocabulary);
+  }
   tape.loss(tokens, shape.vocabulary);
   Piece piece;
   piece.modules = tape.modules();
@@ -366,12 +390,24 @@ Piece head_piece(const Shape& shape, Batch batch, Numerics numerics) {
 
 Piece embedding_piece(const Shape& shape, Batch batch, Numerics numerics) {
   Tape tape(numerics, shape.adapters);
-  // gpt2's position table is a module of its own; its work is the token table's.
+  const Layout& names = layout(shape);
+  const std::int64_t tokens = batch.tokens(), width = shape.embedding_width();
+  // A position table is a module of its own; its work is the token table's.
   if (shape.positions > 0) {
-    tape.module("wpe", {shape.positions * shape.hidden}, 1);
+    tape.module(std::string(names.positions), {shape.positions * shape.hidden}, 1);
   }
-  tape.module(shape.positions > 0 ? "wte" : "embed_tokens", {shape.vocabulary * shape.hidden}, 3);
-  tape.embedding(batch.tokens(), shape.hidden, shape.vocabulary, shape.positions > 0);
+  tape.module(std::string(names.embedding), {shape.vocabulary * width}, 3);
+  tape.embedding(tokens, width, shape.vocabulary, shape.positions > 0);
+  if (shape.embedded > 0) {
+    tape.module("decoder.project_in", {shape.hidden * shape.embedded});
+    tape.linear(tokens, shape.embedded, shape.hidden, false, Tape::Input::kNarrow);
+  }
+  if (shape.scaled_embedding) {
+    tape.scale(tokens * shape.hidden);
+  }
+  if (shape.embedding_norm) {
+    norm(tape, shape, tokens, std::string(names.embedding_norm), 1, !shape.adapters.any());
+  }
   Piece piece;
   piece.modules = tape.modules();
   piece.forward = named("embedding forward", tape.take_forward());

@@ -14,7 +14,11 @@
 // others. Of latent attention the fused kernel is one that takes a v narrower than q and k (cuDNN's
 // or the memory-efficient one; the flash kernel does not), at the rate of one of equal operations;
 // v is a view of a wider product, which stays with it. gpt_oss has no fused attention unless asked
-// for (_supports_sdpa is false): scores of all of S x S, in sliding layers too.
+// for (_supports_sdpa is false): scores of all of S x S, in sliding layers too. So it is with
+// bloom, gptj, gemma2 (whose cap no other has; transformers' default since its pull request 32865),
+// baichuan's 13B and falcon where all heads have one key (PyTorch's fused kernels take no such). Of
+// the architectures that came last (all but gpt2, llama, mistral, mixtral, qwen) no kernel was
+// measured. Left out: what a norm of the embedding keeps (bloom).
 // Kernels on scalars or one number a row count as launches of no bytes. Left out: memsets of matrix
 // products.
 #pragma once
@@ -25,6 +29,7 @@
 
 #include "sim/base/units.h"
 #include "sim/model/flops.h"
+#include "sim/model/layout.h"
 #include "sim/model/shape.h"
 
 namespace offsim::model {
@@ -79,6 +84,7 @@ struct Module {
   std::vector<std::int64_t> elements;  // of each parameter, in the order of registration
   std::int32_t borders = 1;            // modules entered since the one before, containers included
   bool tied = false;                   // its weight is the embedding's
+  Part part = Part::kNone;             // of a layer's matrices which
   Work forward, recompute, backward;
   std::vector<SavedTensor> saved;
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "sim/base/quantity.h"
 #include "sim/plans/plan.h"
 
 namespace offsim::plans {
@@ -66,8 +67,8 @@ void check_gpus(const Job& job) {
 }  // namespace
 
 std::vector<std::string> check_question(const Job& job) {
-  std::vector<std::string> warnings;
   const model::Shape& shape = job.shape;
+  std::vector<std::string> warnings = shape.notes;
   const std::int64_t sequence = job.workload.sequence;
   if (shape.max_sequence > 0 && sequence > shape.max_sequence) {
     warnings.push_back(fmt::format("sequence {} is longer than {} declares, {}", sequence,
@@ -75,7 +76,8 @@ std::vector<std::string> check_question(const Job& job) {
   }
   for (const model::Shape::Alike& alike : shape.different_layers()) {
     const std::optional<std::int64_t>& window = shape.kind(alike.layer).window;
-    if (window && *window < sequence && !shape.sinks) {  // with sinks it really does
+    if (window && *window < sequence &&
+        !shape.writes_scores()) {  // where scores are written it does
       warnings.push_back(
           fmt::format("attention takes the time of the whole sequence: {}'s sliding window of {} "
                       "is not modelled",
@@ -99,6 +101,17 @@ std::vector<std::string> check_question(const Job& job) {
     warnings.push_back(fmt::format(
         "{}: kernels of its attention and router follow the modelling code, none was measured",
         model::to_string(shape.architecture)));
+  } else if (shape.writes_scores()) {
+    warnings.push_back(fmt::format(
+        "{}: its attention writes all scores to memory, as no fused kernel is used for it; its "
+        "kernels follow the modelling code, none was measured",
+        model::to_string(shape.architecture)));
+  }
+  if (shape.outside > 0) {
+    warnings.push_back(fmt::format(
+        "{} also sees: the {} parameters of its vision part are outside the step, which trains "
+        "the text part alone",
+        shape.name, with_commas(static_cast<double>(shape.outside))));
   }
   warn_of_experts(warnings, shape);
   if (const std::int64_t used = job.workload.gpus; used < job.machine.gpus) {

@@ -39,8 +39,7 @@ GpuModel::GpuModel(const Job& job, runtime::Recorder& gpu, model::Numerics numer
       checkpoint_offload_(job, gpu, pieces_.hidden),
       checkpointing_(job.workload.checkpointing == Checkpointing::kFull),
       tied_bytes_(job.shape.tied && !job.shape.adapters.any()
-                      ? (numerics == model::Numerics::kPure16 ? 2 : 4) * job.shape.vocabulary *
-                            job.shape.hidden
+                      ? (numerics == model::Numerics::kPure16 ? 2 : 4) * job.shape.head_elements()
                       : 0),
       layers_(static_cast<std::size_t>(job.shape.layers)),
       embedding_tensors_(backward_order(model::embedding_tensors(job.shape))),

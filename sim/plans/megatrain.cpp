@@ -169,7 +169,8 @@ class Megatrain {
       gpu_.allocate(Space::kPinned, largest_layer(), "gradient slabs");
     }
     // The head's slab has room for its matrix although a tied one's gradient is the embedding's.
-    gpu_.allocate(Space::kPinned, Bytes(2 * (shape_.vocabulary * shape_.hidden + shape_.hidden)),
+    gpu_.allocate(Space::kPinned,
+                  Bytes(2 * (count(head_) + (shape_.tied ? shape_.head_elements() : 0))),
                   "gradient slabs");
     gpu_.allocate(Space::kPinned, Bytes(2 * count(embedding_)), "gradient slabs");
     hold(Bytes(2 * (count(embedding_) + count(head_))), "embedding and head");
@@ -300,19 +301,18 @@ class Megatrain {
     const model::Kernel product{.kind = model::Kernel::Kind::kGemm,
                                 .m = tokens,
                                 .n = shape_.vocabulary,
-                                .k = shape_.hidden};
+                                .k = shape_.embedding_width()};
     const model::Kernel input{.kind = model::Kernel::Kind::kGemm,
                               .m = tokens,
-                              .n = shape_.hidden,
+                              .n = shape_.embedding_width(),
                               .k = shape_.vocabulary};
     const model::Kernel weight{.kind = model::Kernel::Kind::kGemm,
                                .m = shape_.vocabulary,
-                               .n = shape_.hidden,
+                               .n = shape_.embedding_width(),
                                .k = tokens};
     const std::int64_t logits = tokens * shape_.vocabulary;
-    const std::int64_t head = shape_.vocabulary * shape_.hidden;
-    const std::int64_t all = job_.workload.batch().tokens() * shape_.hidden;
-    const std::int64_t part = tokens * shape_.hidden;
+    const std::int64_t all = job_.workload.batch().tokens() * shape_.embedding_width();
+    const std::int64_t part = tokens * shape_.embedding_width();
     HeadChunk chunk;
     chunk.forward = {
         sized("head chunk forward", tokens, "tokens"),
@@ -324,7 +324,7 @@ class Megatrain {
                        {.bytes = 8 * logits},
                        weight,
                        input,
-                       {.bytes = 6 * head},
+                       {.bytes = 6 * shape_.head_elements()},
                        {.bytes = 2 * all},
                        {.bytes = 4 * part, .indexed = part},
                        {.bytes = 6 * all},

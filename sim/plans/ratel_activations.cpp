@@ -45,13 +45,18 @@ RatelActivations::RatelActivations(const Job& job, Recorder& gpu, const model::P
 }
 
 void RatelActivations::measure_kinds(const Job& job, const model::Pieces& pieces) {
-  kinds_[0].modules = {"down_proj", "mlp.c_proj"};
-  kinds_[1].modules = {"o_proj", "attn.c_proj"};
-  kinds_[2].modules = {"q_proj", "k_proj", "v_proj", "c_attn"};
-  kinds_[3].modules = {"gate_proj", "up_proj", "c_fc"};
+  using model::Part;
+  kinds_[0].name = "down_proj";
+  kinds_[0].parts = {Part::kDown};
+  kinds_[1].name = "o_proj";
+  kinds_[1].parts = {Part::kOut};
+  kinds_[2].name = "q_proj";
+  kinds_[2].parts = {Part::kQ, Part::kK, Part::kV, Part::kQkv};
+  kinds_[3].name = "gate_proj";
+  kinds_[3].parts = {Part::kGate, Part::kUp, Part::kGateUp};
   for (Kind& kind : kinds_) {
     for (const model::Module& module : pieces.layers.front().modules) {
-      if (std::ranges::find(kind.modules, module.name) == kind.modules.end()) {
+      if (std::ranges::find(kind.parts, module.part) == kind.parts.end()) {
         continue;
       }
       model::Work products{"products", {}};
@@ -150,7 +155,7 @@ model::Work RatelActivations::recomputation(const model::Piece& layer, const Blo
   for (const model::Module& module : layer.modules) {
     std::size_t kind = 0;
     while (kind < kKinds &&
-           std::ranges::find(kinds_[kind].modules, module.name) == kinds_[kind].modules.end()) {
+           std::ranges::find(kinds_[kind].parts, module.part) == kinds_[kind].parts.end()) {
       ++kind;
     }
     const bool kept = kind < kKinds && block.kept[kind];
@@ -160,7 +165,7 @@ model::Work RatelActivations::recomputation(const model::Piece& layer, const Blo
   for (std::size_t kind = 0; kind < kKinds; ++kind) {
     if (block.kept[kind]) {
       work.name += fmt::format("{} {}", work.name.ends_with("recompute") ? " (without" : ",",
-                               kinds_[kind].modules.front());
+                               kinds_[kind].name);
     }
   }
   if (!work.name.ends_with("recompute")) {

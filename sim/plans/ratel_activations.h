@@ -41,7 +41,8 @@ class RatelActivations {
  private:
   static constexpr std::size_t kKinds = 4, kSpillBuffers = 4;
   struct Kind {
-    std::vector<std::string_view> modules;
+    std::string_view name;
+    std::vector<model::Part> parts;
     std::int64_t bytes = 0;
     Seconds saved;
   };

@@ -126,7 +126,7 @@ class Lifetimes {
       transient += rounded(p.saved + (autocast_ ? p.cast : Bytes()));
     }
     if (job_.shape.tied && (number == head_ || number == 0)) {
-      const std::int64_t bytes = width_ * job_.shape.vocabulary * job_.shape.hidden;
+      const std::int64_t bytes = width_ * job_.shape.head_elements();
       if (number == head_) {
         heads_share_ = add("gradients", rounded(Bytes(bytes)), false);
       } else {

@@ -335,7 +335,8 @@ double check_size(const model::Shape& shape, const plans::Workload& w, const Giv
       d(shape.layers) *
           (64 * d(shape.hidden + shape.query_width() + shape.value_width() + shape.adapters.rank +
                   (shape.latent ? shape.latent->q_rank + shape.latent->kv_rank : 0)) +
-           32 * d(widest_ffn(shape)) + (shape.sinks ? 16 * d(shape.heads) * d(w.sequence) : 0)) +
+           32 * d(widest_ffn(shape)) +
+           (shape.writes_scores() ? 16 * d(shape.heads) * d(w.sequence) : 0)) +
       32 * d(shape.vocabulary);
   if (a_token * d(w.micro_batch) * d(w.sequence) > kMostBytes) {
     throw InputError(place(given.micro_batch ? given.micro_batch : given.sequence),
@@ -370,11 +371,11 @@ Made make_case(const Scenario& s, const GivenPlan& plan, const GivenWorkload& wo
   refuse_adapters_of(c.job.shape, merged);
   refuse_absurd_adapters(c.job.shape, merged);
   const double size = check_size(c.job.shape, c.job.workload, merged, model);
-  if (shape.positions > 0 && c.job.workload.sequence > shape.positions) {
+  if (shape.positions > 0 && c.job.workload.sequence > shape.max_sequence) {
     throw InputError(
         merged.sequence ? merged.sequence->place : model,
         fmt::format("sequence is {}", c.job.workload.sequence),
-        fmt::format("expected at most the {} positions of {}", shape.positions, shape.name));
+        fmt::format("expected at most the {} positions of {}", shape.max_sequence, shape.name));
   }
   c.largest = is_largest(merged);
   for (const Origin& origin : c.job.options.origins()) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "sim/model/folder.h"
 #include "sim/study/embedded.h"
 
 namespace offsim::study {
@@ -102,15 +103,22 @@ model::Shape Catalog::model(const std::string& name, const Place& asked_at) cons
     if (!fs::exists(name, ignored)) {
       // Names of a model hub have a slash too.
       const std::string near = nearest(fs::path(name).filename().string(), model_names());
-      throw InputError(asked_at, fmt::format("there is no file '{}'", name),
-                       near.empty() ? "expected the path of a config.json, or a name of the catalog"
-                                    : fmt::format("did you mean '{}'?", near));
+      throw InputError(
+          asked_at, fmt::format("there is no file '{}'", name),
+          near.empty()
+              ? "expected the path of a config.json or of a model's folder, or a name of the "
+                "catalog"
+              : fmt::format("did you mean '{}'?", near));
     }
-    return model::read_config(name);
+    return model::read_model(name);
   }
   const std::string path = "models/" + name + ".json";
   const auto text = read(path);
   if (!text) {
+    std::error_code ignored;
+    if (fs::is_directory(name, ignored)) {
+      return model::read_model(name);
+    }
     // They are too many for one line.
     const std::string near = nearest(name, model_names());
     throw InputError(asked_at, fmt::format("there is no model '{}'", name),

@@ -343,7 +343,7 @@ TEST_F(BadInput, Outputs) {
 TEST_F(BadInput, FilesOfModels) {
   check({
       {kModel + "missing.json", "command line: there is no file 'missing.json'"},
-      {kModel + "folder.json", "folder.json: this is a folder"},
+      {kModel + "folder.json", "folder.json: there is no config.json in this folder"},
       {kModel + "pipe.json", "pipe.json: this is a device or a pipe"},
       {kModel + "/dev/zero", "/dev/zero: this is a device or a pipe"},
       {kModel + "gigabyte.json", "gigabyte.json: 1000000000 bytes are too many"},

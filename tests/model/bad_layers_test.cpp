@@ -64,6 +64,14 @@ const Edit kDeepseekEdits[] = {
      "at most"},
     {R"("model_type": "deepseek_v3",)", R"("model_type": "deepseek_v2", "topk_method": "noaux",)",
      "bad.json:2:47: topk_method is 'noaux'; expected greedy or group_limited_greedy"},
+    {R"("model_type": "deepseek_v3",)", R"("model_type": "deepseek_v2",)", kAccepted},
+    {"_v3\"", R"(_v2", "topk_method": "greedy", "scoring_func": "softmax")", kAccepted},
+    {"\"n_group\": 4", "\"n_group\": -4",
+     "bad.json:17:14: n_group is '-4'; expected a whole number from 1 to 100000"},
+    {R"("v_head_dim": 6)", R"("v_head_dim": 6, "moe_layer_freq": 2)",
+     "bad.json:11:38: moe_layer_freq is '2'; expected 1"},
+    {R"("v_head_dim": 6)", R"("v_head_dim": 6, "scoring_func": "softmax")",
+     "bad.json:11:36: scoring_func is 'softmax'; expected sigmoid"},
     {R"("q_lora_rank": 24)", R"("q_lora_rank": null)", kAccepted},
     {R"("q_lora_rank": 24,)", "",
      "bad.json:1:1: q_lora_rank is missing; did you mean it by 'kv_lora_rank'?"},
@@ -104,6 +112,16 @@ const Edit kDeepseekEdits[] = {
      "model_type alone"},
 };
 INSTANTIATE_TEST_SUITE_P(Edits, BadDeepseek, testing::ValuesIn(kDeepseekEdits));
+
+// transformers reads them over when a token's experts are the best of all; out of range they are
+// nonsense none the less.
+TEST(BadDeepseekV2, ChecksGroupsThatNobodyUses) {
+  const std::string good = std::string(kDeepseek).replace(19, 11, "deepseek_v2");
+  EXPECT_EQ(verdict(good, {R"("topk_group": 2)", R"("topk_group": 5)", ""}),
+            "bad.json:18:17: topk_group is '5'; expected a whole number from 1 to 4");
+  EXPECT_EQ(verdict(good, {R"("n_group": 4)", R"("n_group": 0)", ""}),
+            "bad.json:17:14: n_group is '0'; expected a whole number from 1 to 100000");
+}
 
 constexpr const char* kGptOss = R"({
   "model_type": "gpt_oss",

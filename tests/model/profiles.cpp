@@ -41,6 +41,8 @@ Shape shape_of(const std::string& name) {
     s.head_dim = 64;
     s.kinds.front().ffn = 4096;
     s.positions = 1024;
+    s.architecture = Architecture::kGpt2;
+    s.activation = Activation::kGeluNew;
     s.norm = Norm::kLayer;
     s.gated_mlp = false;
     s.tied = s.fused_qkv = s.qkv_bias = s.output_bias = s.mlp_bias = true;

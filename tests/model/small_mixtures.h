@@ -48,6 +48,7 @@ inline Shape small_gpt_oss() {
   s.head_dim = 8;
   s.vocabulary = 1000;
   s.max_sequence = 4096;
+  s.norm = Norm::kRmsLate;
   s.sinks = s.qkv_bias = s.output_bias = true;
   const Experts experts{.count = 8, .per_token = 2, .width = 100, .bias = true};
   s.kinds = {LayerKind{.ffn = 200, .window = 128, .experts = experts},

@@ -22,14 +22,13 @@ std::string readable(std::string name) {
 INSTANTIATE_TEST_SUITE_P(Machines, Smoke, testing::ValuesIn(machines()),
                          [](const auto& of) { return readable(of.param); });
 
-TEST_P(Smoke, EveryPlanAndModelRunsAndKeepsTheRules) {
+void expect_that_all_plans_run(const std::string& machine_name,
+                               const std::vector<std::string>& models, std::int64_t layers) {
   const study::Catalog catalog = study::Catalog::folder(OFFSIM_SOURCE_DIR);
-  const machine::Machine machine = catalog.machine(GetParam(), {});
-  for (const char* const name :
-       {"gpt2", "llama-3.2-1b", "qwen2.5-7b", "qwen2.5-72b", "qwen3-30b-a3b", "deepseek-v2-lite",
-        "deepseek-v3", "gpt-oss-20b", "gpt-oss-120b"}) {
+  const machine::Machine machine = catalog.machine(machine_name, {});
+  for (const std::string& name : models) {
     model::Shape shape = catalog.model(name, {});
-    shape.layers = std::min<std::int64_t>(shape.layers, 4);  // the others are like these
+    shape.layers = std::min(shape.layers, layers);
     for (const Plan& plan : registry()) {
       Workload w{.micro_batch = 2, .sequence = 512};
       w.precision = usual_precision(plan.name);
@@ -41,9 +40,27 @@ TEST_P(Smoke, EveryPlanAndModelRunsAndKeepsTheRules) {
                     testing::AnyOf(testing::HasSubstr("has no drive"),
                                    testing::HasSubstr("'Not enough buffers'"),
                                    testing::HasSubstr("experts"), testing::HasSubstr("needs ")))
-            << plan.name << " " << GetParam();
+            << plan.name << " " << machine_name << " " << name;
       }
     }
+  }
+}
+
+TEST_P(Smoke, EveryPlanAndModelRunsAndKeepsTheRules) {
+  expect_that_all_plans_run(GetParam(),
+                            {"gpt2", "llama-3.2-1b", "qwen2.5-7b", "qwen2.5-72b", "qwen3-30b-a3b",
+                             "deepseek-v2-lite", "deepseek-v3", "gpt-oss-20b", "gpt-oss-120b"},
+                            4);  // the others are like these
+}
+
+// On a machine for each kind of plan: with drives, with a coherent link, with one memory.
+TEST(Architectures, RunUnderEveryPlan) {
+  const std::vector<std::string> small{
+      "gemma-2b",   "gemma-2-9b",  "gemma-3-1b",   "gemma-3-4b",   "phi-2",      "phi-3-mini-4k",
+      "gpt-j-6b",   "opt-350m",    "pythia-6.9b",  "opt-1.3b",     "bloom-560m", "falcon-7b",
+      "falcon-40b", "chatglm3-6b", "baichuan2-7b", "starcoder2-7b"};
+  for (const char* const machine : {"h200-pcie5", "gh200-480gb", "mac-studio-m3-ultra"}) {
+    expect_that_all_plans_run(machine, small, 2);
   }
 }
 

@@ -208,8 +208,8 @@ TEST(Catalog, AFileThatIsNotThereIsToldWhereItWasAskedFor) {
   EXPECT_EQ(message_of([&] { embedded.model("Qwen/Qwen2.5-7B", here); }),
             "s.yaml:1:8: there is no file 'Qwen/Qwen2.5-7B'; did you mean 'qwen2.5-7b'?");
   EXPECT_EQ(message_of([&] { embedded.model("none.json", here); }),
-            "s.yaml:1:8: there is no file 'none.json'; expected the path of a config.json, or a "
-            "name of the catalog");
+            "s.yaml:1:8: there is no file 'none.json'; expected the path of a config.json or "
+            "of a model's folder, or a name of the catalog");
   EXPECT_EQ(message_of([&] { embedded.machine("none.yaml", here); }),
             "s.yaml:1:8: there is no file 'none.yaml'; expected the path of a machine's YAML "
             "file, or a name of the catalog");
