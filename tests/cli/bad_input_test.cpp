@@ -334,6 +334,7 @@ TEST_F(BadInput, Outputs) {
       {kAsk + "native --json x --trace x", "--json and --trace both write to 'x'"},
       {kAsk + "native --trace - --program -", "--trace and --program both write to '-'"},
       {kAsk + "native --json - --explain", "--explain has no effect"},
+      {kAsk + "native --trace - --memory", "--memory has no effect"},
       {kAsk + "native --json - --tokens 1M", "--tokens has no effect"},
       {"compare --model gpt2 --hardware h200-pcie5 --json no/x", "no/x: cannot be written"},
       {"run gh200 --json no/x", "no/x: cannot be written"},

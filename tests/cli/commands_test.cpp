@@ -183,6 +183,21 @@ TEST(Predict, ExplainListsEverySettingOptionAndFigure) {
 }
 
 // A figure is shown as its file writes it, so with its unit.
+// What is held in each phase, in a script's words as in a person's.
+TEST(Predict, SaysWhatEveryPhaseHolds) {
+  const std::string ask =
+      "predict --model llama-3.2-1b --hardware h200-pcie5 --plan zero2-offload ";
+  EXPECT_THAT(good(offsim(ask + "--memory")),
+              AllOf(HasSubstr("host, GiB"), HasSubstr("pinned rounding"), HasSubstr("  load  "),
+                    HasSubstr("DeepSpeed's estimator, GiB")));
+  const json whole = json::parse(good(offsim(ask + "--memory --json -")));
+  const json& phases = whole["memory_phases"]["host"];
+  ASSERT_EQ(phases.size(), 4U);
+  EXPECT_EQ(phases[3]["peak_bytes"], whole["memory"]["host"]["peak_bytes"]);
+  EXPECT_EQ(phases[3]["by_tag"]["Adam states"], 8 * std::int64_t{1'235'814'400});
+  EXPECT_LT(phases[0]["peak_bytes"], phases[2]["peak_bytes"]);
+}
+
 TEST(Predict, ExplainShowsUnits) {
   EXPECT_THAT(good(offsim(kAsk + " --explain")),
               testing::ContainsRegex("accelerator.memory_bandwidth +4.8 TB/s +datasheet"));
