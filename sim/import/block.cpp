@@ -91,7 +91,7 @@ Block::Block(const BlockSpec& spec, const Node& node, Findings& findings)
 }
 
 void Block::read(const Key& key, const Node& node, const Place& key_place) {
-  Value value{&node, key_place, "", false, false, false, 0};
+  Value value{&node, key_place, "", false, false, false, {}};
   value.automatic = node.kind == Node::Kind::kScalar && node.scalar == "auto" &&
                     !std::ranges::count(key.choices, "auto");
   value.null = node.kind == Node::Kind::kNull;
@@ -114,7 +114,9 @@ void Block::read(const Key& key, const Node& node, const Place& key_place) {
     text = value.bad || key.kind == Kind::kMap || key.kind == Kind::kAny ? value.text
                                                                          : brief(key, value.text);
   }
-  if (key.kind != Kind::kMap || value.null) {
+  // What is in a map is listed by itself.
+  const bool map = node.kind == Node::Kind::kMap && key.effect.empty();
+  if (!map && (key.kind != Kind::kMap || value.null)) {
     value.setting =
         findings_->add({full_name(key.name), text, node.place.text(), std::string(key.effect)});
   }
@@ -273,14 +275,14 @@ const Node* Block::map(std::string_view key) const {
 }
 
 void Block::no_effect(std::string_view key, const std::string& why) {
-  if (const Value* const value = find(key)) {
-    findings_->settings[value->setting].effect = why;
+  if (const Value* const value = find(key); value != nullptr && value->setting) {
+    findings_->settings[*value->setting].effect = why;
   }
 }
 
 void Block::fill(std::string_view key, const std::string& value, const std::string& origin) {
-  if (const Value* const found = find(key)) {
-    Setting& setting = findings_->settings[found->setting];
+  if (const Value* const found = find(key); found != nullptr && found->setting) {
+    Setting& setting = findings_->settings[*found->setting];
     setting.value = value;
     setting.origin += ", " + origin;
   }

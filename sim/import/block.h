@@ -69,7 +69,7 @@ class Block {
     Place key_place;
     std::string text;  // normalised
     bool automatic = false, null = false, bad = false;
-    std::size_t setting = 0;
+    std::optional<std::size_t> setting;
   };
   const Value* find(std::string_view key) const;
   void read(const Key& key, const Node& node, const Place& key_place);

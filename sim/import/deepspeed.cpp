@@ -364,11 +364,6 @@ class DeepSpeed {
                                             "are taken",
                                             type));
     }
-    if (!optimizer_.exists()) {
-      findings_.add({"optimizer", "AdamW", "no optimizer block",
-                     "with offload DeepSpeed wants its own CPU Adam, which is what is predicted "
-                     "(Accelerate puts it in a framework Adam's place)"});
-    }
   }
 
   void warn_slow(const Place& place, std::string_view what) {
@@ -420,6 +415,9 @@ class DeepSpeed {
     rest.aio = &aio_;
     read_zero(zero, stage, rest, around_, findings_, plan_);
     const std::string& plan = plan_.name.text;
+    if (plan != "native" && !optimizer_.exists()) {
+      findings_.add({"optimizer", "AdamW, DeepSpeed's own on the CPU", "no optimizer block", ""});
+    }
     if (plan != "native" && plan != "superoffload") {
       top_.no_effect("gradient_clipping", "the step scales gradients once, whatever the norm");
     }

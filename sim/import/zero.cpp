@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "sim/import/keys.h"
 #include "sim/model/tensors.h"
@@ -28,6 +29,15 @@ std::int64_t number_of(const std::string& version) {
   options.set("deepspeed_version", version, {});
   return options.version("deepspeed_version");
 }
+
+// Of the drive, where there is none.
+constexpr std::array<std::string_view, 10> kOfDrive{
+    "buffer_count",       "pipeline_read",     "pipeline_write",
+    "param_buffer_count", "param_buffer_size", "max_in_cpu",
+    "aio_block_size",     "aio_queue_depth",   "aio_intra_op_parallelism",
+    "aio_overlap_events"};
+
+bool is_useless(const plans::OptionSpec& spec) { return spec.effect.starts_with("no effect"); }
 
 class Zero {
  public:
@@ -464,12 +474,20 @@ void list_defaults(const GivenPlan& plan, const std::string& version, Findings& 
   for (const plans::OptionSpec& spec : plans::find_plan(plan.name.text, plan.name.place).options) {
     const bool given = std::ranges::any_of(
         plan.options, [&](const auto& option) { return option.first.text == spec.name; });
-    if (given || spec.name == "variant" || spec.name == "deepspeed_version") {
+    const bool listed = std::ranges::any_of(findings.settings, [&](const Setting& setting) {
+      return setting.key.ends_with("." + std::string(spec.name)) &&
+             setting.origin.find("auto") != std::string::npos;
+    });
+    const bool of_drive = std::ranges::count(kOfDrive, spec.name) > 0;
+    if (given || listed || spec.name == "variant" || spec.name == "deepspeed_version" ||
+        (of_drive && plan.name.text != "zero-infinity") || is_useless(spec)) {
       continue;
     }
     std::string value(spec.fallback);
-    if (spec.name == "pin_memory" && value == "by version") {
+    if (value == "by version" && spec.name == "pin_memory") {
       value = number_of(version) >= plans::kPinnedByDefaultSince ? "true" : "false";
+    } else if (value == "by version") {
+      value = number_of(version) >= plans::kClippingByDefaultSince ? "1" : "0";
     }
     findings.add({std::string(spec.name), value,
                   version.empty() ? "default" : "default of DeepSpeed " + version, ""});
