@@ -14,7 +14,8 @@ struct PredictOptions {
   std::string model, hardware, plan;
   WorkFlags work;
   std::optional<std::string> price, tokens, catalog;
-  std::string json, trace, program;  // a path, "-" for stdout, or empty
+  std::optional<std::string> ds_config, trainer;  // a plan and its work from there (sim/import)
+  std::string json, trace, program;               // a path, "-" for stdout, or empty
   bool explain = false;
   Terminal terminal;
 };
