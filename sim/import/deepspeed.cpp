@@ -21,7 +21,7 @@ using study::Given;
 using study::GivenPlan;
 using study::GivenWorkload;
 
-constexpr std::int64_t kMostInABatch = 1'000'000'000;
+constexpr std::int64_t kMostInABatch = 1'000'000;  // three of them multiply within 64 bits
 constexpr const char* kMicro = "train_micro_batch_size_per_gpu";
 constexpr const char* kAccumulation = "gradient_accumulation_steps";
 constexpr const char* kTotal = "train_batch_size";

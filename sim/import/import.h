@@ -1,5 +1,5 @@
-// What people have already: DeepSpeed's configuration, Accelerate's, the Trainer's arguments; turned
-// into a plan with its options, the work, and a list of every setting with what comes of it.
+// What people have already: DeepSpeed's configuration, Accelerate's, the Trainer's arguments;
+// turned into a plan with its options, the work, and a list of every setting with what comes of it.
 //
 // Precedence: offsim's own flags, then the Trainer's arguments where the file says "auto", then the
 // file, then the defaults of the system in its version. Read as DeepSpeed reads them (0.19.6,

@@ -28,6 +28,23 @@ void append(std::vector<Key>& to, const std::vector<Key>& more) {
   to.insert(to.end(), more.begin(), more.end());
 }
 
+std::vector<Key> without_effect_in_zero() {
+  std::vector<Key> keys;
+  append(keys, all_alike({"reduce_scatter", "use_multi_rank_bucket_allreduce",
+                          "allgather_partitions", "mics_hierarchical_params_gather"},
+                         kOneGpu));
+  append(keys, all_alike({"load_from_fp32_weights", "elastic_checkpoint", "legacy_stage1",
+                          "pipeline_loading_checkpoint"},
+                         kSaving));
+  append(keys, all_alike({"override_module_apply"}, kStarting));
+  append(keys, all_alike({"log_trace_cache_warnings", "ignore_unused_parameters"},
+                         "no effect on a step's time or memory"));
+  append(keys,
+         all_alike({"enable_sanity_checks", "save_muon_momentum_buffer_in_memory", "leaf_module"},
+                   kNotModelled));
+  return keys;
+}
+
 }  // namespace
 
 const BlockSpec& top_block() {
@@ -140,18 +157,7 @@ const BlockSpec& zero_block() {
          "use_all_reduce_for_fetch_params"},
         {"stage3_allgather_sequential", Kind::kFlag, kNotModelled, {}, "allgather_sequential"},
         {"round_robin_gradients", Kind::kFlag, "it spreads copies over GPUs, and there is one"}};
-    append(spec.keys, all_alike({"reduce_scatter", "use_multi_rank_bucket_allreduce",
-                                 "allgather_partitions", "mics_hierarchical_params_gather"},
-                                kOneGpu));
-    append(spec.keys, all_alike({"load_from_fp32_weights", "elastic_checkpoint", "legacy_stage1",
-                                 "pipeline_loading_checkpoint"},
-                                kSaving));
-    append(spec.keys, all_alike({"override_module_apply"}, kStarting));
-    append(spec.keys, all_alike({"log_trace_cache_warnings", "ignore_unused_parameters"},
-                                "no effect on a step's time or memory"));
-    append(spec.keys,
-           all_alike({"enable_sanity_checks", "save_muon_momentum_buffer_in_memory", "leaf_module"},
-                     kNotModelled));
+    append(spec.keys, without_effect_in_zero());
     return spec;
   }();
   return kBlock;

@@ -1,6 +1,6 @@
 // The arguments of Hugging Face's Trainer, and of tools that hand theirs on to it (TRL,
-// LLaMA-Factory), as in the launch command: "--per_device_train_batch_size 4 --bf16 ..."; or a .yaml
-// or .json file of them.
+// LLaMA-Factory), as in the launch command: "--per_device_train_batch_size 4 --bf16 ..."; or a
+// .yaml or .json file of them.
 //
 // Words before the first argument are the program's. What is not read is in the list of settings,
 // and a slip of the hand near a name that is read is warned of.
