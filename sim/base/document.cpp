@@ -1,5 +1,4 @@
-// From text to a tree of Nodes. Both syntaxes drive one TreeBuilder, which keeps the bounds and
-// refuses repeated keys.
+// From text to a tree of Nodes: YAML and JSON.
 #include <fmt/format.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
@@ -9,121 +8,17 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <numeric>
 #include <sstream>
 #include <utility>
 
 #include "sim/base/config.h"
 #include "sim/base/record_lines.h"
 #include "sim/base/text.h"
+#include "sim/base/tree.h"
 
 namespace offsim {
 
 namespace {
-
-class TreeBuilder {
- public:
-  void begin(Node::Kind kind, const Place& place) {
-    const bool map = kind == Node::Kind::kMap;
-    expect_value(place, map ? "a map" : "a list",
-                 map ? ", or its closing }" : ", or its closing ]");
-    if (open_.size() == kDeepest) {
-      throw InputError(place, "this is nested too deep",
-                       fmt::format("expected at most {} levels", kDeepest));
-    }
-    open_.push_back({.kind = kind, .place = place});
-    count(place);
-  }
-
-  void end() {
-    Node done = std::move(open_.back());
-    open_.pop_back();
-    refuse_repeated_keys(done);
-    add(std::move(done));
-  }
-
-  void scalar(const Place& place, std::string text, bool quoted) {
-    refuse_control(place, text);
-    if (wants_key()) {
-      open_.back().keys.push_back(std::move(text));
-      open_.back().key_places.push_back(place);
-      return;
-    }
-    count(place);
-    add({.kind = Node::Kind::kScalar, .place = place, .scalar = std::move(text), .quoted = quoted});
-  }
-
-  void null(const Place& place) {
-    expect_value(place, "empty", "");
-    count(place);
-    // yaml-cpp puts a value that is not there at the token after it, often lines below: the key's
-    // place is better.
-    const bool in_map = !open_.empty() && open_.back().kind == Node::Kind::kMap;
-    add({.kind = Node::Kind::kNull, .place = in_map ? open_.back().key_places.back() : place});
-  }
-
-  Node take() { return std::move(root_); }
-
- private:
-  bool wants_key() const {
-    return !open_.empty() && open_.back().kind == Node::Kind::kMap &&
-           open_.back().keys.size() == open_.back().items.size();
-  }
-
-  // yaml-cpp takes a bracket that nothing closes for the beginning of a key: `closed` says so too.
-  void expect_value(const Place& place, std::string_view got, std::string_view closed) const {
-    if (wants_key()) {
-      throw InputError(place, fmt::format("this key is {}", got),
-                       fmt::format("expected text{}", closed));
-    }
-  }
-
-  void count(const Place& place) {
-    if (++nodes_ > kMostNodes) {
-      throw InputError(place, "there are too many values in this file",
-                       fmt::format("expected at most {}", kMostNodes));
-    }
-  }
-
-  void add(Node node) {
-    if (open_.empty()) {
-      root_ = std::move(node);
-    } else {
-      open_.back().items.push_back(std::move(node));
-    }
-  }
-
-  // An escape such as "\e" can write what the file itself may not hold.
-  static void refuse_control(const Place& place, const std::string& text) {
-    for (std::size_t at = 0; at < text.size();) {
-      const std::size_t length = std::max<std::size_t>(utf8_length(text, at), 1);
-      if (is_control(text, at, length) && text[at] != '\n' && text[at] != '\t') {
-        throw InputError(place, fmt::format("'{}' has a control character", text),
-                         "expected text that can be shown");
-      }
-      at += length;
-    }
-  }
-
-  static void refuse_repeated_keys(const Node& map) {
-    std::vector<std::size_t> order(map.keys.size());
-    std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, {},
-                             [&](std::size_t i) -> const std::string& { return map.keys[i]; });
-    const auto twice = std::ranges::adjacent_find(
-        order, {}, [&](std::size_t i) -> const std::string& { return map.keys[i]; });
-    if (twice != order.end()) {
-      const Place& first = map.key_places[*twice];
-      throw InputError(map.key_places[*std::next(twice)],
-                       fmt::format("key '{}' is given twice", map.keys[*twice]),
-                       fmt::format("the first is at line {}, column {}", first.line, first.column));
-    }
-  }
-
-  Node root_;
-  std::vector<Node> open_;  // the containers that have begun and not ended, outermost first
-  std::size_t nodes_ = 0;
-};
 
 // ---- YAML
 
@@ -287,28 +182,6 @@ struct JsonCheck : nlohmann::json_sax<nlohmann::json> {
   }
 };
 
-// One-based line and column of offsets that only grow.
-class LineCounter {
- public:
-  LineCounter(const std::string& text, const std::string& file, int line = 1)
-      : text_(text), place_{file, line, 1} {}
-  const Place& at(std::size_t offset) {
-    for (; at_ < offset && at_ < text_.size(); ++at_) {
-      if (text_[at_] == '\n') {
-        ++place_.line;
-        place_.column = 0;
-      }
-      ++place_.column;
-    }
-    return place_;
-  }
-
- private:
-  const std::string& text_;
-  Place place_;
-  std::size_t at_ = 0;
-};
-
 // Requires: `text` is valid JSON, so that tokens can be taken one by one without a grammar.
 Node read_valid_json(const std::string& text, const std::string& file, int line) {
   TreeBuilder tree;
@@ -375,11 +248,9 @@ Node parse_json(const std::string& text, const std::string& file, int line = 1) 
   return read_valid_json(text, file, line);
 }
 
-// ---- text
+}  // namespace
 
-// Refuses what is not text, so that both parsers see UTF-8 with plain line ends and no byte order
-// mark.
-std::string plain_text(const std::string& text, const std::string& file, int line = 1) {
+std::string plain_text(const std::string& text, const std::string& file, int line) {
   std::string out;
   out.reserve(text.size());
   for (std::size_t at = text.starts_with("\xef\xbb\xbf") ? 3 : 0; at < text.size();) {
@@ -399,8 +270,6 @@ std::string plain_text(const std::string& text, const std::string& file, int lin
   }
   return out;
 }
-
-}  // namespace
 
 const Node* Node::find(std::string_view key) const {
   const auto found = std::ranges::find(keys, key);

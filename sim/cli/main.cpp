@@ -103,6 +103,12 @@ void add_answer_flags(CLI::App* app, std::optional<std::string>& price, std::str
 Command predict_command_line(CLI::App& main, PredictOptions& options) {
   CLI::App* app = main.add_subcommand("predict", "one step of a model on a machine under a plan");
   add_step_flags(app, options);
+  app->add_option("--ds-config", options.ds_config,
+                  "in place of --plan: a DeepSpeed configuration, or Accelerate's YAML")
+      ->type_name("FILE");
+  app->add_option("--trainer", options.trainer,
+                  "arguments of Hugging Face's Trainer, as in the launch command, or their file")
+      ->type_name("\"ARGS\"");
   add_answer_flags(app, options.price, options.json);
   app->add_option("--tokens", options.tokens, "hours and dollars for so many, such as 10M")
       ->type_name("N");
@@ -117,10 +123,9 @@ Command predict_command_line(CLI::App& main, PredictOptions& options) {
   app->footer(
       "Example:\n  offsim predict --model qwen2.5-14b --hardware gh200-480gb --plan megatrain \\\n"
       "    --micro-batch 64 --set megatrain.checkpoint_interval=4");
-  return {
-      app, {"--model", "--hardware", "--plan"}, [&options](std::ostream& out, std::ostream& err) {
-        return run_predict(options, out, err);
-      }};
+  return {app, {"--model", "--hardware"}, [&options](std::ostream& out, std::ostream& err) {
+            return run_predict(options, out, err);
+          }};
 }
 
 Command compare_command_line(CLI::App& main, CompareOptions& options) {

@@ -1,0 +1,69 @@
+// What becomes of a configuration, in words that a test can compare.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "sim/base/hjson.h"
+#include "sim/import/deepspeed.h"
+#include "sim/import/import.h"
+
+namespace offsim::imports {
+
+struct Answer {
+  std::string asked;  // "zero3-offload offload_param=cpu | 1 x 2 x 1 bf16-mixed"
+  std::vector<std::string> warnings, refusals;
+  std::vector<Setting> settings;
+
+  bool warns(const std::string& part) const {
+    return std::ranges::any_of(
+        warnings, [&](const std::string& w) { return w.find(part) != std::string::npos; });
+  }
+  std::string setting(const std::string& key) const {
+    const auto found = std::ranges::find(settings, key, &Setting::key);
+    return found == settings.end()
+               ? "(none)"
+               : fmt::format("{} [{}] {}", found->value, found->origin, found->effect);
+  }
+};
+
+inline std::string asked(const study::GivenPlan& plan, const study::GivenWorkload& work) {
+  std::string out = plan.name.text;
+  for (const auto& [name, value] : plan.options) {
+    out += fmt::format(" {}={}", name.text, value.text);
+  }
+  const auto text = [](const std::optional<study::Given>& given) {
+    return given ? given->text : "?";
+  };
+  return out + fmt::format(" | {} x {} x {} {}", text(work.micro_batch), text(work.accumulation),
+                           text(work.gpus), text(work.precision));
+}
+
+// Named ds.json. A mistake of syntax is the one refusal.
+inline Answer answer(const std::string& text, Around around = {}) {
+  Answer out;
+  Findings findings;
+  study::GivenPlan plan;
+  study::GivenWorkload work;
+  if (around.version.empty()) {
+    around.version = "0.19.6";
+  }
+  try {
+    const Node root = parse_hjson(text, "ds.json");
+    read_deepspeed(root, around, findings, plan, work);
+  } catch (const InputError& error) {
+    out.refusals = {error.what()};
+  }
+  for (const InputError& error : findings.refusals) {
+    out.refusals.emplace_back(error.what());
+  }
+  out.warnings = findings.warnings;
+  out.settings = findings.settings;
+  out.asked = asked(plan, work);
+  return out;
+}
+
+}  // namespace offsim::imports
