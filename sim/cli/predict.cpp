@@ -9,11 +9,8 @@
 #include "sim/cli/explain.h"
 #include "sim/import/import.h"
 #include "sim/report/json.h"
-<<<<<<< HEAD
-#include "sim/report/ledger.h"
-=======
 #include "sim/report/layout.h"
->>>>>>> helper-dsconfig
+#include "sim/report/ledger.h"
 #include "sim/report/trace.h"
 #include "sim/study/predict.h"
 
@@ -159,17 +156,13 @@ int run_predict(const PredictOptions& options, std::ostream& out, std::ostream& 
   }
 
   study::Run run;
-<<<<<<< HEAD
-  const study::Prediction prediction = study::predict(c.job, price, &run);
+  study::Prediction prediction = study::predict(c.job, price, &run);
+  prediction.warnings.insert(prediction.warnings.begin(), imported.warnings.begin(),
+                             imported.warnings.end());
   std::optional<study::MemoryLedger> ledger;
   if (options.memory) {
     ledger = study::memory_ledger(c.job, run);
   }
-=======
-  study::Prediction prediction = study::predict(c.job, price, &run);
-  prediction.warnings.insert(prediction.warnings.begin(), imported.warnings.begin(),
-                             imported.warnings.end());
->>>>>>> helper-dsconfig
   const bool data_on_out = write_all(
       {{"--json", options.json,
         [&](std::ostream& to) {

@@ -14,14 +14,9 @@ struct PredictOptions {
   std::string model, hardware, plan;
   WorkFlags work;
   std::optional<std::string> price, tokens, catalog;
-<<<<<<< HEAD
-  std::string json, trace, program;  // a path, "-" for stdout, or empty
-  bool explain = false, memory = false;
-=======
   std::optional<std::string> ds_config, trainer;  // a plan and its work from there (sim/import)
   std::string json, trace, program;               // a path, "-" for stdout, or empty
-  bool explain = false;
->>>>>>> helper-dsconfig
+  bool explain = false, memory = false;
   Terminal terminal;
 };
 
