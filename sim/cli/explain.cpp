@@ -98,14 +98,17 @@ std::string figures_text(const study::Catalog& catalog, const machine::Machine& 
   return out;
 }
 
-std::string explain_text(const study::Catalog& catalog, const study::Case& c,
-                         const report::TextStyle& style) {
+std::string settings_text(const study::Case& c, const report::TextStyle& style) {
   Table settings({{"setting"}, {"value"}, {"from"}});
   for (const Origin& origin : c.origins) {
     settings.add_row({origin.name, origin.value, origin_text(origin.place)});
   }
-  return report::join(rows_of(settings, style), "\n") + "\n\n" +
-         figures_text(catalog, c.job.machine, style) + "\n";
+  return report::join(rows_of(settings, style), "\n") + "\n";
+}
+
+std::string explain_text(const study::Catalog& catalog, const study::Case& c,
+                         const report::TextStyle& style) {
+  return settings_text(c, style) + "\n" + figures_text(catalog, c.job.machine, style) + "\n";
 }
 
 }  // namespace offsim::cli

@@ -10,7 +10,9 @@
 
 namespace offsim::cli {
 
-// Workload and options with their place or "default", then the machine's figures.
+// Workload and options with their place or "default".
+std::string settings_text(const study::Case& c, const report::TextStyle& style);
+// These, then the machine's figures.
 std::string explain_text(const study::Catalog& catalog, const study::Case& c,
                          const report::TextStyle& style);
 

@@ -13,6 +13,7 @@
 
 #include "sim/base/config.h"
 #include "sim/base/error.h"
+#include "sim/cli/advise.h"
 #include "sim/cli/calibrate.h"
 #include "sim/cli/catalog.h"
 #include "sim/cli/compare.h"
@@ -81,14 +82,23 @@ void add_work_flags(CLI::App* app, WorkFlags& work) {
 // Of a command that asks about one step.
 template <class Options>
 void add_step_flags(CLI::App* app, Options& options) {
-  app->add_option("--model", options.model,
-                  "a name of the catalog, a config.json or its folder")
+  app->add_option("--model", options.model, "a name of the catalog, a config.json or its folder")
       ->type_name("M");
   app->add_option("--hardware", options.hardware, "a name of the catalog or a YAML file")
       ->type_name("H");
   app->add_option("--plan", options.plan, "a training system: offsim catalog plans")
       ->type_name("P");
   add_work_flags(app, options.work);
+}
+
+// In place of a plan.
+void add_config_flags(CLI::App* app, StepQuestion& options) {
+  app->add_option("--ds-config", options.ds_config,
+                  "in place of --plan: DeepSpeed's, or Accelerate's")
+      ->type_name("FILE");
+  app->add_option("--trainer", options.trainer,
+                  "what Hugging Face's Trainer is given, or a file of it")
+      ->type_name("\"ARGS\"");
 }
 
 void add_catalog_flag(CLI::App* app, std::optional<std::string>& catalog) {
@@ -103,12 +113,7 @@ void add_answer_flags(CLI::App* app, std::optional<std::string>& price, std::str
 Command predict_command_line(CLI::App& main, PredictOptions& options) {
   CLI::App* app = main.add_subcommand("predict", "one step of a model on a machine under a plan");
   add_step_flags(app, options);
-  app->add_option("--ds-config", options.ds_config,
-                  "in place of --plan: a DeepSpeed configuration, or Accelerate's YAML")
-      ->type_name("FILE");
-  app->add_option("--trainer", options.trainer,
-                  "arguments of Hugging Face's Trainer, as in the launch command, or their file")
-      ->type_name("\"ARGS\"");
+  add_config_flags(app, options);
   add_answer_flags(app, options.price, options.json);
   app->add_option("--tokens", options.tokens, "hours and dollars for so many, such as 10M")
       ->type_name("N");
@@ -128,10 +133,24 @@ Command predict_command_line(CLI::App& main, PredictOptions& options) {
           }};
 }
 
+Command advise_command_line(CLI::App& main, AdviseOptions& options) {
+  CLI::App* app = main.add_subcommand("advise", "what to change, each edit simulated");
+  add_step_flags(app, options);
+  add_config_flags(app, options);
+  app->add_option("--json", options.json, "write JSON; - for stdout, without text")
+      ->type_name("FILE");
+  add_catalog_flag(app, options.catalog);
+  app->footer(
+      "Example:\n  offsim advise --model llama-3.1-8b --hardware h200-pcie5 \\\n"
+      "    --ds-config ds.json --trainer \"--bf16 --per_device_train_batch_size 4\"");
+  return {app, {"--model", "--hardware"}, [&options](std::ostream& out, std::ostream& err) {
+            return run_advise(options, out, err);
+          }};
+}
+
 Command compare_command_line(CLI::App& main, CompareOptions& options) {
   CLI::App* app = main.add_subcommand("compare", "plans and machines beside each other");
-  app->add_option("--model", options.model,
-                  "a name of the catalog, a config.json or its folder")
+  app->add_option("--model", options.model, "a name of the catalog, a config.json or its folder")
       ->type_name("M");
   app->add_option("--hardware", options.hardware, "names or files, separated by commas")
       ->type_name("H,...");
@@ -338,6 +357,7 @@ InputError in_our_words(const CLI::ParseError& error) {
 
 int run(int argc, char** argv) {
   PredictOptions predict;
+  AdviseOptions advise;
   CompareOptions compare;
   RunOptions run_options;
   CatalogOptions catalog;
@@ -345,7 +365,7 @@ int run(int argc, char** argv) {
   DagOptions dag;
   CalibrateOptions calibrate;
   ReplayOptions replay;
-  predict.terminal = compare.terminal = run_options.terminal = catalog.terminal =
+  predict.terminal = advise.terminal = compare.terminal = run_options.terminal = catalog.terminal =
       validate.terminal = calibrate.terminal = replay.terminal = terminal_of_process();
 
   CLI::App main("offsim predicts what one step of offloaded LLM training costs.", "offsim");
@@ -353,11 +373,15 @@ int run(int argc, char** argv) {
   main.require_subcommand(0, 1);
   main.allow_extras();
   main.footer("Example:\n  offsim compare --model llama-3.1-8b --hardware h200-pcie5");
-  const std::vector<Command> commands{
-      predict_command_line(main, predict),   compare_command_line(main, compare),
-      run_command_line(main, run_options),   catalog_command_line(main, catalog),
-      validate_command_line(main, validate), calibrate_command_line(main, calibrate),
-      replay_command_line(main, replay),     dag_command_line(main, dag)};
+  const std::vector<Command> commands{predict_command_line(main, predict),
+                                      advise_command_line(main, advise),
+                                      compare_command_line(main, compare),
+                                      run_command_line(main, run_options),
+                                      catalog_command_line(main, catalog),
+                                      validate_command_line(main, validate),
+                                      calibrate_command_line(main, calibrate),
+                                      replay_command_line(main, replay),
+                                      dag_command_line(main, dag)};
   for (const Command& command : commands) {
     command.app->allow_extras();
   }

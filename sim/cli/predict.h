@@ -5,17 +5,14 @@
 #include <optional>
 #include <string>
 
+#include "sim/cli/asked.h"
 #include "sim/cli/output.h"
-#include "sim/cli/question.h"
 
 namespace offsim::cli {
 
-struct PredictOptions {
-  std::string model, hardware, plan;
-  WorkFlags work;
+struct PredictOptions : StepQuestion {
   std::optional<std::string> price, tokens, catalog;
-  std::optional<std::string> ds_config, trainer;  // a plan and its work from there (sim/import)
-  std::string json, trace, program;               // a path, "-" for stdout, or empty
+  std::string json, trace, program;  // a path, "-" for stdout, or empty
   bool explain = false, memory = false;
   Terminal terminal;
 };

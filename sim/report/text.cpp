@@ -196,17 +196,6 @@ std::string causes_text(const Prediction& p, const TextStyle& style) {
   return section(table, details, style);
 }
 
-std::string path_text(const Prediction& p, const TextStyle& style) {
-  NamedTimes phases;
-  for (const char* const name : {"setup", "forward", "backward", "optimizer"}) {
-    const auto found = p.phases.find(name);
-    if (found != p.phases.end() && found->second.value > 0) {
-      phases.emplace_back(*found);
-    }
-  }
-  return causes_text(p, style) + labelled("phases", named_times(phases, p.step), style);
-}
-
 double share_of(Bytes part, Bytes whole) {
   return whole.value > 0 ? static_cast<double>(part.value) / static_cast<double>(whole.value) : 0;
 }
@@ -302,6 +291,21 @@ std::string support_text(const plans::Job& job, const Prediction& p, const TextS
 
 }  // namespace
 
+std::string path_text(const Prediction& p, const TextStyle& style) {
+  NamedTimes phases;
+  for (const char* const name : {"setup", "forward", "backward", "optimizer"}) {
+    const auto found = p.phases.find(name);
+    if (found != p.phases.end() && found->second.value > 0) {
+      phases.emplace_back(*found);
+    }
+  }
+  return causes_text(p, style) + labelled("phases", named_times(phases, p.step), style);
+}
+
+std::string question_text(const plans::Job& job, const TextStyle& style) {
+  return head_text(job, style) + job_text(job, style);
+}
+
 std::string next_text(const std::string& command, const TextStyle& style) {
   constexpr std::size_t kBackslash = 2;
   std::string out, line = "Next:";
@@ -323,7 +327,7 @@ std::string prediction_text(const plans::Job& job, const study::Prediction& pred
                             const TextStyle& page, const std::string& next) {
   constexpr int kReadable = 100;  // of columns; wider pages are for tables
   const TextStyle style{page.colour, std::min(page.width, kReadable)};
-  const std::string asked = head_text(job, style) + job_text(job, style);
+  const std::string asked = question_text(job, style);
   std::string out;
   if (prediction.feasible()) {
     out = asked + rates_text(job, prediction, style) + path_text(prediction, style) +

@@ -26,6 +26,10 @@ struct TextStyle {
 std::string prediction_text(const plans::Job& job, const study::Prediction& prediction,
                             const TextStyle& style = {}, const std::string& next = "");
 
+// The parts of it that other answers begin with: the question, and where the step goes.
+std::string question_text(const plans::Job& job, const TextStyle& style = {});
+std::string path_text(const study::Prediction& prediction, const TextStyle& style = {});
+
 // "Next: offsim ...", what to ask next: in lines that a shell takes as one.
 std::string next_text(const std::string& command, const TextStyle& style = {});
 

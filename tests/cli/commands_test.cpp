@@ -198,6 +198,20 @@ TEST(Predict, SaysWhatEveryPhaseHolds) {
   EXPECT_LT(phases[0]["peak_bytes"], phases[2]["peak_bytes"]);
 }
 
+// The best edit's command is the next one, and a script reads the same.
+TEST(Advise, SaysWhatToChangeAndTheNextCommand) {
+  const std::string ask = "advise --model llama-3.2-1b --hardware h200-pcie5 --plan zero3-offload ";
+  EXPECT_THAT(
+      good(offsim(ask)),
+      AllOf(HasSubstr("worth it, simulated"), HasSubstr("the usual advice, in its order"),
+            HasSubstr("Adam on the GPU, parameters still offloaded"), HasSubstr("makes it slower"),
+            HasSubstr("Bounds: "), HasSubstr("Next: offsim predict --model llama-3.2-1b")));
+  const json whole = json::parse(good(offsim(ask + "--json -")));
+  EXPECT_EQ(whole["schema"], "offsim.advice/1");
+  EXPECT_GT(whole["edits"][0]["gain"], whole["edits"][5]["gain"]);
+  EXPECT_EQ(whole["now"]["schema"], "offsim.prediction/1");
+}
+
 TEST(Predict, ExplainShowsUnits) {
   EXPECT_THAT(good(offsim(kAsk + " --explain")),
               testing::ContainsRegex("accelerator.memory_bandwidth +4.8 TB/s +datasheet"));

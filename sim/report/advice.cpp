@@ -1,0 +1,275 @@
+#include "sim/report/advice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "sim/base/table.h"
+#include "sim/report/json.h"
+#include "sim/report/layout.h"
+
+namespace offsim::report {
+
+namespace {
+
+using study::Advice;
+using study::Edit;
+using study::kWorthIt;
+using study::Tried;
+using Align = Table::Align;
+using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kMostRows = 12;
+constexpr std::size_t kMostPairs = 3;
+constexpr double kNothing = 0.002;  // a change that small is none
+constexpr std::size_t kWidestEdit = 40;
+
+std::string change_text(const Edit& edit) {
+  std::vector<std::string> parts;
+  for (const study::Change& change : edit.changes) {
+    parts.push_back(fmt::format("{} {}", change.setting, change.to));
+  }
+  return join(parts, ", ");
+}
+
+// "+12 %", "x 4.4", "-71 %".
+std::string gain_text(double gain) {
+  return gain >= 1 ? fmt::format("x {:.3g}", 1 + gain) : fmt::format("{:+.0f} %", 100 * gain);
+}
+
+std::string needed(const study::Prediction& p, const char* name) {
+  const study::PoolReport* const pool = p.pool(name);
+  return pool != nullptr ? gib_number(pool->needed()) : "";
+}
+
+void add_row(Table& table, const std::string& what, const study::Prediction& p,
+             const std::string& gain) {
+  std::vector<std::string> lines = wrap(what, kWidestEdit);
+  for (std::size_t i = 0; i + 1 < lines.size(); ++i) {
+    table.add_row({"  " + lines[i]});
+  }
+  const bool unified = p.pool("host") == nullptr;
+  table.add_row({"  " + lines.back(), time_text(p.step, p.step), three_digits(p.tokens_per_s), gain,
+                 needed(p, unified ? "unified" : "gpu"), unified ? "" : needed(p, "host")});
+}
+
+Table edits_table(const char* title) {
+  return Table({{title},
+                {"step", Align::kRight},
+                {"tokens/s", Align::kRight},
+                {"gain", Align::kRight},
+                {"GPU", Align::kRight},
+                {"host", Align::kRight}});
+}
+
+std::string rows_text(const char* title, const std::vector<const Tried*>& rows, std::size_t most,
+                      const TextStyle& style) {
+  if (rows.empty()) {
+    return "";
+  }
+  Table table = edits_table(title);
+  for (std::size_t i = 0; i < std::min(rows.size(), most); ++i) {
+    add_row(table, change_text(rows[i]->edit), rows[i]->prediction, gain_text(rows[i]->gain));
+  }
+  std::string out = "\n" + table.text({.colour = style.colour});
+  if (rows.size() > most) {
+    out += fmt::format("  and {} more\n", rows.size() - most);
+  }
+  return out;
+}
+
+// The pool that is too small, and by how much.
+std::string misfit(const study::Prediction& p) {
+  for (const study::PoolReport& pool : p.pools) {
+    if (!pool.fits()) {
+      return fmt::format("{} {} of {} GiB", pool_title(pool.name), gib_number(pool.needed()),
+                         gib_number(*pool.capacity));
+    }
+  }
+  return "may swap";
+}
+
+std::string list_text(const char* title, const std::vector<std::string>& parts,
+                      const TextStyle& style) {
+  return parts.empty()
+             ? ""
+             : "\n" + std::string(title) + "\n" + paragraph("  ", join(parts, "; "), style);
+}
+
+// What people are told to do about a slow offloaded step, in that order, judged for this job.
+struct UsualAdvice {
+  const char* setting;
+  const char* to;  // a value; empty: whatever was tried
+  const char* words;
+};
+constexpr std::array<UsualAdvice, 9> kUsual{{
+    {"offload_optimizer", "none", "1. Adam on the GPU, parameters still offloaded"},
+    {"offload_param", "none", "   parameters on the GPU, Adam still offloaded"},
+    {"pin_memory", "true", "2. pinned memory"},
+    {"micro_batch", "", "3. a larger micro-batch"},
+    {"checkpointing", "", "   checkpointing, and what it makes room for"},
+    {"accumulation", "", "   more accumulation"},
+    {"stage3_max_live_parameters", "", "4. more live parameters, longer reuse"},
+    {"stage3_prefetch_bucket_size", "", "   another prefetch bucket"},
+    {"loader_workers", "", "5. fewer data loader workers"},
+}};
+
+std::string verdict(const Tried& tried) {
+  if (!tried.refused.empty()) {
+    return "refused";
+  }
+  if (!tried.fits()) {
+    return "does not fit: " + misfit(tried.prediction);
+  }
+  if (std::abs(tried.gain) < kNothing) {
+    return "no difference";
+  }
+  return tried.gain < 0 ? fmt::format("{}: slower", gain_text(tried.gain)) : gain_text(tried.gain);
+}
+
+// Without the name of the setting, which the words say: "16", "full, micro_batch 72".
+std::string values_text(const Edit& edit) {
+  std::vector<std::string> parts;
+  for (const study::Change& change : edit.changes) {
+    if (parts.empty()) {
+      parts.push_back(change.to);
+    } else if (change.to != parts.front()) {
+      parts.push_back(fmt::format("{} {}", change.setting, change.to));
+    }
+  }
+  return join(parts, ", ");
+}
+
+std::string usual_text(const Advice& advice, const TextStyle& style) {
+  Table table({{"the usual advice, in its order"}, {"here"}});
+  for (const UsualAdvice& usual : kUsual) {
+    const auto fits = [&](const Tried& t) {
+      return t.edit.changes.front().setting == usual.setting &&
+             t.edit.kind == Edit::Kind::kSetting &&
+             (*usual.to == '\0' || t.edit.changes.front().to == usual.to);
+    };
+    const auto found = std::ranges::find_if(advice.tried, fits);  // the best of them
+    if (found != advice.tried.end()) {
+      table.add_row({std::string("  ") + usual.words,
+                     fmt::format("{} ({})", verdict(*found), values_text(found->edit))});
+    }
+  }
+  return "\n" + table.text({.colour = style.colour});
+}
+
+std::string bounds_text(const Advice& advice, const TextStyle& style) {
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < std::min<std::size_t>(3, advice.bounds.size()); ++i) {
+    const auto& [resource, time] = advice.bounds[i];
+    parts.push_back(tie(fmt::format("{} {}", resource, time_text(time, advice.now.step))));
+  }
+  const double share = advice.bounds.empty() ? 0 : advice.bounds.front().second / advice.now.step;
+  return "\n" +
+         paragraph("",
+                   fmt::format("Bounds: each resource alone takes {} of the {} step; "
+                               "perfect overlap could save {} at most.",
+                               join(parts, ", "), tie(time_text(advice.now.step, advice.now.step)),
+                               tie(percent(1 - std::min(1.0, share)))),
+                   style);
+}
+
+}  // namespace
+
+std::string advice_text(const plans::Job& job, const Advice& advice, const TextStyle& style) {
+  std::vector<const Tried*> better, pairs;
+  std::vector<std::string> worse, misfits, refused, same;
+  const bool now_fits = advice.now.feasible() && !advice.now.may_swap();
+  for (const Tried& tried : advice.tried) {
+    const std::string name = change_text(tried.edit);
+    if (!tried.refused.empty()) {
+      refused.push_back(report::tie(name));
+    } else if (!tried.fits()) {
+      misfits.push_back(tie(fmt::format("{} ({})", name, misfit(tried.prediction))));
+    } else if (!now_fits || tried.gain >= kWorthIt) {
+      better.push_back(&tried);
+    } else if (tried.gain <= -kWorthIt) {
+      worse.push_back(tie(fmt::format("{} {}", name, gain_text(tried.gain))));
+    } else {
+      same.push_back(report::tie(name));
+    }
+  }
+  for (const Tried& tried : advice.pairs) {
+    pairs.push_back(&tried);
+  }
+  Table now = edits_table("as it is, memory in GiB");
+  add_row(now, std::string(job.plan->name), advice.now, now_fits ? "" : "-");
+  std::string out = "\n" + now.text({.colour = style.colour});
+  if (!now_fits) {
+    out += paragraph("  ", "does not fit: " + misfit(advice.now), style);
+  }
+  out += rows_text(now_fits ? "worth it, simulated" : "makes it fit, simulated", better, kMostRows,
+                   style);
+  out += rows_text("two at once", pairs, kMostPairs, style);
+  const auto tokens = [](const Tried* tried) {
+    return tried->edit.changes_setting("micro_batch") ||
+           tried->edit.changes_setting("accumulation");
+  };
+  if (std::ranges::any_of(better, tokens)) {
+    out += paragraph("  ",
+                     "The gain is in tokens a second. Another micro_batch or accumulation is also "
+                     "another number of tokens that an optimizer step learns from.",
+                     style);
+  }
+  if (advice.best() == nullptr) {
+    out += "\n" + paragraph("",
+                            now_fits ? "No edit gains 2 % or more: as good as it gets here."
+                                     : "No edit, and no two of them, make it fit.",
+                            style);
+  }
+  out += usual_text(advice, style);
+  out += list_text("makes it slower", worse, style);
+  out += list_text("does not fit", misfits, style);
+  out += list_text("makes less than 2 % of difference", same, style);
+  out += list_text("refused by the system", refused, style);
+  return out + bounds_text(advice, style);
+}
+
+std::string advice_json(const plans::Job& job, const Advice& advice) {
+  const auto row = [](const Tried& tried) {
+    Json changes = Json::array();
+    for (const study::Change& change : tried.edit.changes) {
+      changes.push_back({{"setting", change.setting}, {"from", change.from}, {"to", change.to}});
+    }
+    Json json{{"changes", changes}, {"why", tried.edit.why}};
+    if (!tried.refused.empty()) {
+      json["refused"] = tried.refused;
+      return json;
+    }
+    json["fits"] = tried.fits();
+    json["step_s"] = tried.prediction.step.value;
+    json["tokens_per_s"] = tried.prediction.tokens_per_s;
+    json["gain"] = tried.gain;
+    Json memory = Json::object();
+    for (const study::PoolReport& pool : tried.prediction.pools) {
+      memory[pool.name] = pool.needed().value;
+    }
+    json["needed_bytes"] = std::move(memory);
+    return json;
+  };
+  Json single = Json::array(), pairs = Json::array(), bounds = Json::object();
+  for (const Tried& tried : advice.tried) {
+    single.push_back(row(tried));
+  }
+  for (const Tried& tried : advice.pairs) {
+    pairs.push_back(row(tried));
+  }
+  for (const auto& [resource, time] : advice.bounds) {
+    bounds[resource] = time.value;
+  }
+  const Json json{{"schema", "offsim.advice/1"},
+                  {"now", Json::parse(prediction_json(job, advice.now))},
+                  {"edits", single},
+                  {"pairs", pairs},
+                  {"bounds_s", bounds}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace offsim::report
