@@ -15,19 +15,6 @@ namespace offsim::cli {
 
 namespace {
 
-std::optional<double> tokens_of(const PredictOptions& options) {
-  if (!options.tokens) {
-    return std::nullopt;
-  }
-  const Place place{"command line: --tokens", 0, 0};
-  const double tokens = parse_count(*options.tokens, place);
-  if (tokens < 1) {
-    throw InputError(place, fmt::format("'{}' is no budget", *options.tokens),
-                     "expected at least 1, such as 10M");
-  }
-  return tokens;
-}
-
 // Text has no place beside a machine-readable answer on stdout.
 void refuse_text_beside_data(const PredictOptions& options) {
   for (const std::string* path : {&options.json, &options.trace, &options.program}) {
@@ -56,7 +43,8 @@ std::string next_command(const PredictOptions& options, const plans::Job& job, b
 int run_predict(const PredictOptions& options, std::ostream& out, std::ostream&) {
   refuse_text_beside_data(options);
   const std::optional<UsdPerHour> price = price_of(options.price);
-  const std::optional<double> tokens = tokens_of(options);
+  const std::optional<double> tokens =
+      options.tokens ? std::optional(tokens_of(*options.tokens)) : std::nullopt;
   const study::Catalog catalog = open_catalog(options.catalog);
   const study::Scenario scenario =
       scenario_of(options.model, options.hardware, options.plan, options.work);

@@ -32,6 +32,12 @@ study::Catalog open_catalog(const std::optional<std::string>& folder);
 study::Scenario scenario_of(const std::string& model, const std::string& machines,
                             const std::string& plans, const WorkFlags& flags);
 
+// The names of `list`, which `flag` took. Throws InputError for an empty one.
+std::vector<study::Given> names_of(const std::string& flag, const std::string& list);
+
+// What --tokens took: at least 1.
+double tokens_of(const std::string& flag);
+
 // Nothing when the flag is not given.
 std::optional<UsdPerHour> price_of(const std::optional<std::string>& flag);
 

@@ -35,8 +35,7 @@ std::int64_t fewest_gpus(const Prediction& prediction, const Run& run) {
   }
   const PoolReport& gpu = prediction.pools.front();
   const auto fits = [&](std::int64_t gpus) {
-    const Bytes peak(
-        engine::peak_if_shared(graph, run.timeline, run.lowered.gpu, states, gpus));
+    const Bytes peak(engine::peak_if_shared(graph, run.timeline, run.lowered.gpu, states, gpus));
     return peak + gpu.fixed <= *gpu.capacity;
   };
   if (!fits(kMostIdeal)) {
@@ -69,6 +68,7 @@ Alternative native_of(const plans::Job& asked, const MachineNamed& on,
     }
   } catch (const InputError& refusal) {
     out.refused = refusal.what();
+    out.gpus = 0;
   }
   return out;
 }
@@ -84,8 +84,11 @@ Alternative without_offload(const plans::Job& asked, const MachineNamed& on,
   }
   Alternative recomputed = native_of(asked, on, price, Checkpointing::kFull);
   const auto rank = [](const Alternative& a) {
-    const bool fewer = a.gpus > 0;
-    return std::tuple(a.way != Way::kOneGpu, !a.possible(), !fewer);
+    const bool one = a.way == Way::kOneGpu && a.refused.empty();
+    const std::int64_t needed = a.possible() ? 0
+                                : a.gpus > 0 ? a.gpus
+                                             : std::numeric_limits<std::int64_t>::max();
+    return std::tuple(!one, !a.possible(), needed);
   };
   return rank(recomputed) < rank(as_asked) ? recomputed : as_asked;
 }
@@ -155,8 +158,8 @@ std::optional<BreakEven> break_even(const CostStudy& study) {
   }
   if (other->hardware != asked.hardware) {
     const double hours = bill(asked, study.tokens).time.value / 3600;
-    out.price = UsdPerHour(bill(*other, study.tokens).usd->value / hours /
-                           static_cast<double>(asked.gpus));
+    out.price =
+        UsdPerHour(bill(*other, study.tokens).usd->value / hours / static_cast<double>(asked.gpus));
   }
   return out;
 }
@@ -208,12 +211,12 @@ Bill bill(const Alternative& of, double tokens) {
 }
 
 std::int64_t most_accumulation(const plans::Job& asked) {
-  constexpr std::int64_t kPasses = 12'000;       // of a layer, in a step: as cases() allows
+  constexpr std::int64_t kPasses = 12'000;         // of a layer, in a step: as cases() allows
   constexpr std::int64_t kPositions = 50'000'000;  // the same
   const bool hooks = asked.workload.activation_offload != ActivationOffload::kNone;
   const std::int64_t weight = (hooks ? 6 : 1) * (asked.shape.adapters.any() ? 2 : 1);
-  const std::int64_t most = std::min({kMostTried, kPasses / (weight * asked.shape.layers),
-                                      kPositions / asked.workload.sequence});
+  const std::int64_t most = std::min(
+      {kMostTried, kPasses / (weight * asked.shape.layers), kPositions / asked.workload.sequence});
   return std::max({most, asked.workload.accumulation, std::int64_t{1}});
 }
 

@@ -34,9 +34,9 @@ enum class Way : std::uint8_t { kAsked, kOneGpu, kIdeal };
 
 struct Alternative {
   Way way = Way::kAsked;
-  std::string hardware;   // as named
-  plans::Job job;         // kIdeal: of each GPU
-  std::int64_t gpus = 1;  // kIdeal: how many it takes; 0 where no number would do
+  std::string hardware;                  // as named
+  plans::Job job;                        // kIdeal: of each GPU
+  std::int64_t gpus = 1;                 // kIdeal: how many it takes; 0 where no number would do
   std::optional<UsdPerHour> price = {};  // of one GPU
   Prediction prediction = {};            // kIdeal: of each GPU
   std::string refused = {};              // why there is no prediction
@@ -70,8 +70,8 @@ struct BreakEven {
   bool has_accumulation = false;
   std::optional<std::int64_t> accumulation = {};  // nothing: at none up to `most`
   std::int64_t most = 1;
-  double dearer = 0;         // at `most`, of the other's dollars a token
-  std::string refused = {};  // why the job does not run with `most`
+  double dearer = 0;                     // at `most`, of the other's dollars a token
+  std::string refused = {};              // why the job does not run with `most`
   std::optional<UsdPerHour> price = {};  // nothing where both are on one machine
 };
 
