@@ -52,7 +52,7 @@ std::string next_command(const CostOptions& options, const study::CostStudy& stu
 
 int run_cost(const CostOptions& options, std::ostream& out, std::ostream& err) {
   const std::optional<UsdPerHour> price = price_of(options.price);
-  const double tokens = tokens_of(options.tokens);
+  const double tokens = *tokens_of(options.tokens);  // it is required
   const study::Catalog catalog = open_catalog(options.catalog);
   const study::Scenario scenario =
       scenario_of(options.model, options.hardware, options.plan, options.work);

@@ -43,8 +43,7 @@ std::string next_command(const PredictOptions& options, const plans::Job& job, b
 int run_predict(const PredictOptions& options, std::ostream& out, std::ostream&) {
   refuse_text_beside_data(options);
   const std::optional<UsdPerHour> price = price_of(options.price);
-  const std::optional<double> tokens =
-      options.tokens ? std::optional(tokens_of(*options.tokens)) : std::nullopt;
+  const std::optional<double> tokens = tokens_of(options.tokens);
   const study::Catalog catalog = open_catalog(options.catalog);
   const study::Scenario scenario =
       scenario_of(options.model, options.hardware, options.plan, options.work);

@@ -167,11 +167,14 @@ std::vector<Given> names_of(const std::string& flag, const std::string& list) {
   return names;
 }
 
-double tokens_of(const std::string& flag) {
+std::optional<double> tokens_of(const std::optional<std::string>& flag) {
+  if (!flag) {
+    return std::nullopt;
+  }
   const Place place{"command line: --tokens", 0, 0};
-  const double tokens = parse_count(flag, place);
+  const double tokens = parse_count(*flag, place);
   if (tokens < 1) {
-    throw InputError(place, fmt::format("'{}' is no budget", flag),
+    throw InputError(place, fmt::format("'{}' is no budget", *flag),
                      "expected at least 1, such as 10M");
   }
   return tokens;

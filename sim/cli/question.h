@@ -35,10 +35,8 @@ study::Scenario scenario_of(const std::string& model, const std::string& machine
 // The names of `list`, which `flag` took. Throws InputError for an empty one.
 std::vector<study::Given> names_of(const std::string& flag, const std::string& list);
 
-// What --tokens took: at least 1.
-double tokens_of(const std::string& flag);
-
-// Nothing when the flag is not given.
+// Nothing when the flag is not given. --tokens are at least 1.
+std::optional<double> tokens_of(const std::optional<std::string>& flag);
 std::optional<UsdPerHour> price_of(const std::optional<std::string>& flag);
 
 // Words as a POSIX shell reads them back.

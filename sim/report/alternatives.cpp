@@ -63,8 +63,7 @@ std::vector<std::string> cells_of(const Alternative& row, const CostStudy& study
           three_digits(bill.time.value / 3600),
           three_digits(row.tokens_per_s()),
           row.price ? price_text(*row.price) : "",
-          std::to_string(row.gpus),
-          row.hardware,
+          row.gpus > 1 ? fmt::format("{} x {}", row.gpus, row.hardware) : row.hardware,
           way_of(row, study.rows[study.asked])};
 }
 
@@ -74,15 +73,14 @@ std::string table_text(const CostStudy& study, const TextStyle& style) {
   Table numbers({{"USD", Align::kRight},
                  {"hours", Align::kRight},
                  {"tokens/s", Align::kRight},
-                 {"$/h", Align::kRight},
-                 {"GPUs", Align::kRight}});
+                 {"$/h", Align::kRight}});
   Table names({{"hardware"}, {"how"}});
   std::size_t asked = 0, shown = 0;
   for (std::size_t i = 0; i < study.rows.size(); ++i) {
     if (study.rows[i].possible()) {
       std::vector<std::string> cells = cells_of(study.rows[i], study);
-      names.add_row({cells[5], cells[6]});
-      cells.resize(5);
+      names.add_row({cells[4], cells[5]});
+      cells.resize(4);
       numbers.add_row(std::move(cells));
       ++shown;
       asked = i == study.asked ? shown : asked;
@@ -175,7 +173,8 @@ std::string legend(const CostStudy& study, const TextStyle& style) {
     text += fmt::format(
         ", as published {}, and up to {} off; offsim catalog hardware NAME shows "
         "where",
-        first == last ? "in " + first : fmt::format("from {} to {}", first, last), percent(spread));
+        first == last ? "in " + first : fmt::format("from {} to {}", first, last),
+        tie(percent(spread)));
   }
   text += ". Hours are of whole steps.";
   if (recomputes) {
@@ -197,11 +196,17 @@ std::string accumulation_text(const BreakEven& even, const CostStudy& study) {
     return with_commas(static_cast<double>(work.tokens_per_step()));
   };
   if (!even.refused.empty()) {
-    return fmt::format("not found: with {} micro-batches a step {}", even.most, even.refused);
+    return "none: " + even.refused;
+  }
+  if (!even.accumulation && even.unfit != study::Unfit::kNone) {
+    return fmt::format(
+        "not found: {} does not fit with {} micro-batches a step",
+        even.unfit == study::Unfit::kAsked ? std::string(job.plan->name) : "the alternative",
+        even.most);
   }
   if (!even.accumulation) {
     return fmt::format("at none up to {} micro-batches a step ({} tokens): it stays {} dearer",
-                       even.most, tokens(even.most), percent(even.dearer));
+                       even.most, tokens(even.most), tie(percent(even.dearer)));
   }
   if (*even.accumulation == 1) {
     return fmt::format("from the first: already 1 micro-batch a step ({} tokens) is no dearer",
@@ -225,7 +230,7 @@ std::string break_even_text(const CostStudy& study, const TextStyle& style) {
       "", fmt::format("{} costs as much as {}", asked.job.plan->name, name_of(other, asked)),
       style);
   out +=
-      labelled("step",
+      labelled("batch",
                even.has_accumulation ? accumulation_text(even, study)
                                      : fmt::format("{} has no price: give --price", asked.hardware),
                style);
@@ -236,13 +241,12 @@ std::string break_even_text(const CostStudy& study, const TextStyle& style) {
                         style);
 }
 
+// Those of the job, and of others that may be slower than predicted.
 std::vector<std::string> warnings_of(const CostStudy& study) {
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings = study.rows[study.asked].prediction.warnings;
   for (const Alternative& row : study.rows) {
-    for (const std::string& warning : row.prediction.warnings) {
-      if (row.possible() && std::ranges::find(warnings, warning) == warnings.end()) {
-        warnings.push_back(warning);
-      }
+    if (row.way != Way::kAsked && row.possible() && row.prediction.may_swap()) {
+      warnings.push_back(fmt::format("{} may swap", name_of(row, study.rows[study.asked])));
     }
   }
   return warnings;
@@ -296,11 +300,16 @@ Json break_even_json(const CostStudy& study) {
   const BreakEven& even = *study.break_even;
   plans::Workload work = study.rows[study.asked].job.workload;
   work.accumulation = even.accumulation.value_or(1);
-  const bool dearer = even.has_accumulation && even.refused.empty() && !even.accumulation;
+  const bool dearer = even.has_accumulation && even.refused.empty() && !even.accumulation &&
+                      even.unfit == study::Unfit::kNone;
+  const char* const unfit = even.unfit == study::Unfit::kAsked   ? "asked"
+                            : even.unfit == study::Unfit::kOther ? "against"
+                                                                 : nullptr;
   return {{"against", even.against},
           {"accumulation", or_null(even.accumulation)},
           {"tokens_per_step", even.accumulation ? Json(work.tokens_per_step()) : Json()},
           {"most_accumulation", even.has_accumulation ? Json(even.most) : Json()},
+          {"unfit_at_most", unfit ? Json(unfit) : Json()},
           {"dearer_at_most", dearer ? Json(even.dearer) : Json()},
           {"refused", even.refused.empty() ? Json() : Json(even.refused)},
           {"usd_per_gpu_hour", even.price ? Json(even.price->value) : Json()}};

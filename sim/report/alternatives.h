@@ -5,7 +5,7 @@
 // accumulation, precision, rows: [{way: asked | one_gpu | ideal, hardware, plan, checkpointing,
 // gpus, machines, possible, refused, step_s, tokens_per_step, tokens_per_s, usd_per_gpu_hour,
 // price_date, price_from, steps, hours, usd}], asked, break_even: {against, accumulation,
-// tokens_per_step, most_accumulation, dearer_at_most, refused, usd_per_gpu_hour}}. Rows are in the
+// tokens_per_step, most_accumulation, unfit_at_most, dearer_at_most, refused, usd_per_gpu_hour}}. Rows are in the
 // order of the table, `asked` and `against` count them from 0; what a row or the balance does not
 // have is null. `gpus` of an ideal row is the fewest that would do, also where one machine has not
 // as many.

@@ -29,7 +29,8 @@ std::int64_t fewest_gpus(const Prediction& prediction, const Run& run) {
   std::vector<engine::TagId> states;
   for (std::size_t tag = 0; tag < graph.tag_count(); ++tag) {
     const std::string_view name = graph.tag(engine::TagId(tag));
-    if (name == "parameters" || name == "gradients" || name == "Adam states") {
+    if (name == "parameters" || name == "16-bit weights of autocast" || name == "gradients" ||
+        name == "Adam states") {
       states.push_back(engine::TagId(tag));
     }
   }
@@ -98,43 +99,60 @@ bool is_native_alone(const plans::Job& job) {
          job.workload.activation_offload == ActivationOffload::kNone;
 }
 
-// Dollars a token of a row with so many micro-batches a step; nothing where it does not fit.
-std::optional<double> usd_with(Alternative row, std::int64_t accumulation) {
-  row.job.workload.accumulation = accumulation;
-  row.prediction = predict(row.job, row.price);
-  return row.way == Way::kIdeal || row.prediction.feasible() ? row.usd_per_token() : std::nullopt;
-}
+// The search for the accumulation: both jobs at the same number of micro-batches a step.
+class Balance {
+ public:
+  Balance(const Alternative& asked, const Alternative& other) : asked_(asked), other_(other) {}
+
+  // How much dearer the job is, of the other's dollars; nothing where one of them does not fit:
+  // unfit() says which.
+  std::optional<double> dearer(std::int64_t accumulation) {
+    plans::Job job = asked_.job;
+    job.workload.accumulation = accumulation;
+    Alternative asked = asked_;
+    asked.job = job;
+    asked.prediction = predict(job, asked_.price);
+    const Alternative other =
+        without_offload(job, {other_.hardware, other_.job.machine}, other_.price);
+    unfit_ = !asked.possible() ? Unfit::kAsked : !other.possible() ? Unfit::kOther : Unfit::kNone;
+    return unfit_ == Unfit::kNone
+               ? std::optional(*asked.usd_per_token() / *other.usd_per_token() - 1)
+               : std::nullopt;
+  }
+  bool pays(std::int64_t accumulation) {
+    const std::optional<double> more = dearer(accumulation);
+    return more && *more <= 0;
+  }
+  Unfit unfit() const { return unfit_; }
+
+ private:
+  const Alternative& asked_;
+  const Alternative& other_;
+  Unfit unfit_ = Unfit::kNone;
+};
 
 void find_accumulation(const Alternative& asked, const Alternative& other, BreakEven& out) {
-  // How much dearer, of the other's dollars; nothing where one of them does not run.
-  const auto dearer = [&](std::int64_t accumulation) -> std::optional<double> {
-    const auto usd = usd_with(asked, accumulation);
-    const auto others = usd_with(other, accumulation);
-    return usd && others ? std::optional(*usd / *others - 1) : std::nullopt;
-  };
-  const auto pays = [&](std::int64_t accumulation) {
-    const auto more = dearer(accumulation);
-    return more && *more <= 0;
-  };
+  Balance balance(asked, other);
   out.has_accumulation = true;
   out.most = most_accumulation(asked.job);
   try {
-    if (pays(1)) {
-      out.accumulation = 1;
-      return;
+    // One micro-batch is a case of its own: with more, gradients are kept between them.
+    for (const std::int64_t few : {1, 2}) {
+      if (few <= out.most && balance.pays(few)) {
+        out.accumulation = few;
+        return;
+      }
     }
-    const auto at_most = dearer(out.most);
+    const std::optional<double> at_most = balance.dearer(out.most);
     out.dearer = at_most.value_or(0);
-    if (!at_most) {
-      out.refused = "it does not fit";
-    }
+    out.unfit = balance.unfit();
     if (!at_most || *at_most > 0) {
       return;
     }
-    std::int64_t too_few = 1, enough = out.most;
+    std::int64_t too_few = 2, enough = out.most;
     while (enough - too_few > 1) {
       const std::int64_t middle = too_few + (enough - too_few) / 2;
-      (pays(middle) ? enough : too_few) = middle;
+      (balance.pays(middle) ? enough : too_few) = middle;
     }
     out.accumulation = enough;
   } catch (const InputError& refusal) {  // some plans do not accumulate

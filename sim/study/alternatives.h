@@ -5,16 +5,18 @@
 //             accumulation and precision, on one GPU of this machine and of others; with full
 //             checkpointing where it does not fit without
 //   ideal     where that does not fit: the fewest GPUs of one machine on which it would if they
-//             shared parameters, gradients and optimizer states evenly (engine::peak_if_shared,
-//             so at every instant, with what is fixed) and exchanged them in no time. A step takes
+//             shared parameters with autocast's copies of them, gradients and optimizer states
+//             evenly (engine::peak_if_shared, so at every instant; with what is fixed) and
+//             exchanged them in no time. A step takes
 //             what it would on one GPU with enough memory, and has k times its tokens. No
 //             prediction but a bound: real ones are slower and need more. Its dollars a token do
 //             not depend on k, so that any whole number will do, not powers of two alone.
 //   bill      whole steps for the tokens; dollars are hours x GPUs x the price of a GPU
 //   break-even, against the cheapest that is not the job itself:
-//     accumulation  the smallest from which on the job is not dearer a token, both at the same
-//                   number of micro-batches a step; by bisection, which the cost of a token allows:
-//                   it is (A + B a) / a of a micro-batches, so the two cross once at most
+//     accumulation  the smallest at which the job is not dearer a token, both at the same number of
+//                   micro-batches a step, the other with checkpointing or shared where it does not
+//                   fit then; 1 and 2 are tried (more than 1 keep gradients between them), then by
+//                   bisection: a token costs (A + B a) / a with a of them, so the two cross once
 //     price         of a GPU of this machine at which both bills are the same
 // Left out: what shards and gathers take in memory and time, host memory of several processes,
 // whole machines that must be rented together, discounts, storage, failures.
@@ -64,6 +66,8 @@ struct MachineNamed {
 // The most micro-batches a step that break_even() tries: more would take minutes.
 std::int64_t most_accumulation(const plans::Job& asked);
 
+enum class Unfit : std::uint8_t { kNone, kAsked, kOther };
+
 struct BreakEven {
   std::size_t against = 0;  // which row
   // Of micro-batches a step, where both have a price.
@@ -71,7 +75,8 @@ struct BreakEven {
   std::optional<std::int64_t> accumulation = {};  // nothing: at none up to `most`
   std::int64_t most = 1;
   double dearer = 0;                     // at `most`, of the other's dollars a token
-  std::string refused = {};              // why the job does not run with `most`
+  Unfit unfit = Unfit::kNone;            // with `most`
+  std::string refused = {};              // why the job does not accumulate
   std::optional<UsdPerHour> price = {};  // nothing where both are on one machine
 };
 
