@@ -18,22 +18,24 @@ using study::BreakEven;
 using study::CostStudy;
 using study::Way;
 
-// "native, full checkpointing": what there is to say beside the machine.
+bool recomputes(const Alternative& row, const Alternative& asked) {
+  return row.job.workload.checkpointing != asked.job.workload.checkpointing;
+}
+
+// Beside the machine and how many GPUs of it.
 std::string way_of(const Alternative& row, const Alternative& asked) {
-  std::string text(row.job.plan->name);
   if (row.way == Way::kAsked) {
-    return text + ", as asked";
+    return fmt::format("{} (asked)", row.job.plan->name);
   }
-  if (row.job.workload.checkpointing != asked.job.workload.checkpointing) {
-    text += ", checkpointing";
-  }
-  return row.way == Way::kIdeal ? text + ", ideal" : text;
+  return std::string(row.way == Way::kIdeal ? "ideal" : "native") +
+         (recomputes(row, asked) ? ", checkpointing" : "");
 }
 
 // In a sentence.
 std::string name_of(const Alternative& row, const Alternative& asked) {
-  return fmt::format("{} on {}{}", way_of(row, asked),
-                     row.gpus > 1 ? fmt::format("{} GPUs of ", row.gpus) : "", row.hardware);
+  const std::string on = row.gpus > 1 ? fmt::format("{} GPUs of ", row.gpus) : "";
+  return fmt::format("{} on {}{}{}", row.way == Way::kIdeal ? "the ideal" : "native", on,
+                     row.hardware, recomputes(row, asked) ? " with checkpointing" : "");
 }
 
 std::string price_text(UsdPerHour price) { return fmt::format("{:.2f}", price.value); }
@@ -63,7 +65,8 @@ std::vector<std::string> cells_of(const Alternative& row, const CostStudy& study
           three_digits(bill.time.value / 3600),
           three_digits(row.tokens_per_s()),
           row.price ? price_text(*row.price) : "",
-          row.gpus > 1 ? fmt::format("{} x {}", row.gpus, row.hardware) : row.hardware,
+          std::to_string(row.gpus),
+          row.hardware,
           way_of(row, study.rows[study.asked])};
 }
 
@@ -73,14 +76,15 @@ std::string table_text(const CostStudy& study, const TextStyle& style) {
   Table numbers({{"USD", Align::kRight},
                  {"hours", Align::kRight},
                  {"tokens/s", Align::kRight},
-                 {"$/h", Align::kRight}});
+                 {"$/h", Align::kRight},
+                 {"GPUs", Align::kRight}});
   Table names({{"hardware"}, {"how"}});
   std::size_t asked = 0, shown = 0;
   for (std::size_t i = 0; i < study.rows.size(); ++i) {
     if (study.rows[i].possible()) {
       std::vector<std::string> cells = cells_of(study.rows[i], study);
-      names.add_row({cells[4], cells[5]});
-      cells.resize(4);
+      names.add_row({cells[5], cells[6]});
+      cells.resize(5);
       numbers.add_row(std::move(cells));
       ++shown;
       asked = i == study.asked ? shown : asked;
@@ -124,8 +128,7 @@ std::string why_not(const Alternative& row, const Alternative& asked) {
   if (row.way != Way::kIdeal) {
     return "does not fit: " + misfit(row.prediction);
   }
-  const bool recomputes = row.job.workload.checkpointing != asked.job.workload.checkpointing;
-  const std::string with = recomputes ? "with checkpointing, " : "";
+  const std::string with = recomputes(row, asked) ? "with checkpointing, " : "";
   if (row.gpus == 0) {
     return fmt::format("does not fit: {}{}, which sharing the states does not mend", with,
                        misfit(row.prediction));
@@ -153,14 +156,14 @@ std::string impossible_text(const CostStudy& study, const TextStyle& style) {
 std::string legend(const CostStudy& study, const TextStyle& style) {
   std::vector<std::string> dates;
   double spread = 0;
-  bool ideal = false, recomputes = false;
+  bool ideal = false, checkpointing = false;
   const Alternative& asked = study.rows[study.asked];
   for (const Alternative& row : study.rows) {
     if (!row.possible()) {
       continue;
     }
     ideal = ideal || row.way == Way::kIdeal;
-    recomputes = recomputes || row.job.workload.checkpointing != asked.job.workload.checkpointing;
+    checkpointing = checkpointing || recomputes(row, asked);
     const auto& price = row.job.machine.price;
     if (price && row.price && price->per_gpu == *row.price) {
       dates.push_back(price->date);
@@ -177,13 +180,13 @@ std::string legend(const CostStudy& study, const TextStyle& style) {
         tie(percent(spread)));
   }
   text += ". Hours are of whole steps.";
-  if (recomputes) {
+  if (checkpointing) {
     text += " Checkpointing: full, since it does not fit without.";
   }
   if (ideal) {
     text +=
-        " Ideal: a bound and no prediction; the fewest GPUs that hold parameters, gradients and "
-        "optimizer states if they share them evenly, with no communication at all.";
+        " Ideal: a bound and no prediction; native on the fewest GPUs that hold it if they "
+        "share parameters, gradients and optimizer states evenly, with no communication at all.";
   }
   return paragraph("  ", text, style);
 }
@@ -206,7 +209,7 @@ std::string accumulation_text(const BreakEven& even, const CostStudy& study) {
   }
   if (!even.accumulation) {
     return fmt::format("at none up to {} micro-batches a step ({} tokens): it stays {} dearer",
-                       even.most, tokens(even.most), tie(percent(even.dearer)));
+                       even.most, tokens(even.most), tie(three_digits(100 * even.dearer) + " %"));
   }
   if (*even.accumulation == 1) {
     return fmt::format("from the first: already 1 micro-batch a step ({} tokens) is no dearer",

@@ -17,7 +17,7 @@ using plans::ActivationOffload;
 using plans::Checkpointing;
 
 constexpr std::int64_t kMostIdeal = 4096;  // GPUs; more are none
-constexpr std::int64_t kMostTried = 64;    // micro-batches a step
+constexpr std::int64_t kMostTried = 256;   // micro-batches a step
 
 std::optional<UsdPerHour> price_of(const machine::Machine& machine) {
   return machine.price ? std::optional(machine.price->per_gpu) : std::nullopt;
@@ -229,8 +229,8 @@ Bill bill(const Alternative& of, double tokens) {
 }
 
 std::int64_t most_accumulation(const plans::Job& asked) {
-  constexpr std::int64_t kPasses = 12'000;         // of a layer, in a step: as cases() allows
-  constexpr std::int64_t kPositions = 50'000'000;  // the same
+  constexpr std::int64_t kPasses = 6'000;          // of a layer, in a step: half of what cases()
+  constexpr std::int64_t kPositions = 25'000'000;  // takes, since there are some to predict
   const bool hooks = asked.workload.activation_offload != ActivationOffload::kNone;
   const std::int64_t weight = (hooks ? 6 : 1) * (asked.shape.adapters.any() ? 2 : 1);
   const std::int64_t most = std::min(
