@@ -17,6 +17,7 @@
 #include "sim/cli/calibrate.h"
 #include "sim/cli/catalog.h"
 #include "sim/cli/compare.h"
+#include "sim/cli/cost.h"
 #include "sim/cli/dag.h"
 #include "sim/cli/output.h"
 #include "sim/cli/predict.h"
@@ -97,7 +98,7 @@ void add_config_flags(CLI::App* app, StepQuestion& options) {
                   "in place of --plan: DeepSpeed's, or Accelerate's")
       ->type_name("FILE");
   app->add_option("--trainer", options.trainer,
-                  "what Hugging Face's Trainer is given, or a file of it")
+                  "arguments of Hugging Face's Trainer, or their file")
       ->type_name("\"ARGS\"");
 }
 
@@ -165,6 +166,22 @@ Command compare_command_line(CLI::App& main, CompareOptions& options) {
   return {app, {"--model", "--hardware"}, [&options](std::ostream& out, std::ostream& err) {
             return run_compare(options, out, err);
           }};
+}
+
+Command cost_command_line(CLI::App& main, CostOptions& options) {
+  CLI::App* app = main.add_subcommand("cost", "offload beside its alternatives, in dollars");
+  add_step_flags(app, options);
+  app->add_option("--tokens", options.tokens, "to train on, such as 10M")->type_name("N");
+  app->add_option("--machines", options.machines, "others to compare with (all with a price)")
+      ->type_name("H,...");
+  add_answer_flags(app, options.price, options.json);
+  add_catalog_flag(app, options.catalog);
+  app->footer(
+      "Example:\n  offsim cost --model qwen2.5-7b --hardware h200-pcie5 --plan zero2-offload \\\n"
+      "    --micro-batch 8 --tokens 10M --machines dgx-h100,gh200-480gb");
+  return {app,
+          {"--model", "--hardware", "--plan", "--tokens"},
+          [&options](std::ostream& out, std::ostream& err) { return run_cost(options, out, err); }};
 }
 
 Command run_command_line(CLI::App& main, RunOptions& options) {
@@ -359,29 +376,28 @@ int run(int argc, char** argv) {
   PredictOptions predict;
   AdviseOptions advise;
   CompareOptions compare;
+  CostOptions cost;
   RunOptions run_options;
   CatalogOptions catalog;
   ValidateOptions validate;
   DagOptions dag;
   CalibrateOptions calibrate;
   ReplayOptions replay;
-  predict.terminal = advise.terminal = compare.terminal = run_options.terminal = catalog.terminal =
-      validate.terminal = calibrate.terminal = replay.terminal = terminal_of_process();
+  predict.terminal = advise.terminal = compare.terminal = cost.terminal = run_options.terminal =
+      catalog.terminal = validate.terminal = calibrate.terminal = replay.terminal =
+          terminal_of_process();
 
   CLI::App main("offsim predicts what one step of offloaded LLM training costs.", "offsim");
   main.set_version_flag("--version", kVersion);
   main.require_subcommand(0, 1);
   main.allow_extras();
   main.footer("Example:\n  offsim compare --model llama-3.1-8b --hardware h200-pcie5");
-  const std::vector<Command> commands{predict_command_line(main, predict),
-                                      advise_command_line(main, advise),
-                                      compare_command_line(main, compare),
-                                      run_command_line(main, run_options),
-                                      catalog_command_line(main, catalog),
-                                      validate_command_line(main, validate),
-                                      calibrate_command_line(main, calibrate),
-                                      replay_command_line(main, replay),
-                                      dag_command_line(main, dag)};
+  const std::vector<Command> commands{
+      predict_command_line(main, predict),   advise_command_line(main, advise),
+      compare_command_line(main, compare),   cost_command_line(main, cost),
+      run_command_line(main, run_options),   catalog_command_line(main, catalog),
+      validate_command_line(main, validate), calibrate_command_line(main, calibrate),
+      replay_command_line(main, replay),     dag_command_line(main, dag)};
   for (const Command& command : commands) {
     command.app->allow_extras();
   }

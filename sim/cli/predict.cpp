@@ -18,19 +18,6 @@ namespace offsim::cli {
 
 namespace {
 
-std::optional<double> tokens_of(const PredictOptions& options) {
-  if (!options.tokens) {
-    return std::nullopt;
-  }
-  const Place place{"command line: --tokens", 0, 0};
-  const double tokens = parse_count(*options.tokens, place);
-  if (tokens < 1) {
-    throw InputError(place, fmt::format("'{}' is no budget", *options.tokens),
-                     "expected at least 1, such as 10M");
-  }
-  return tokens;
-}
-
 // Text has no place beside a machine-readable answer on stdout.
 void refuse_text_beside_data(const PredictOptions& options) {
   for (const std::string* path : {&options.json, &options.trace, &options.program}) {
@@ -59,7 +46,7 @@ std::string next_command(const PredictOptions& options, const plans::Job& job, b
 int run_predict(const PredictOptions& options, std::ostream& out, std::ostream& err) {
   refuse_text_beside_data(options);
   const std::optional<UsdPerHour> price = price_of(options.price);
-  const std::optional<double> tokens = tokens_of(options);
+  const std::optional<double> tokens = tokens_of(options.tokens);
   const study::Catalog catalog = open_catalog(options.catalog);
   Asked asked = ask_step(options, catalog, "predict", err);
   study::Case& c = asked.question;

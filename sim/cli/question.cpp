@@ -14,20 +14,6 @@ using study::on_command_line;
 
 namespace {
 
-std::vector<Given> names_of(const std::string& flag, const std::string& list) {
-  std::vector<Given> names;
-  for (std::size_t from = 0; from <= list.size();) {
-    const std::size_t comma = std::min(list.find(',', from), list.size());
-    names.push_back(on_command_line(list.substr(from, comma - from)));
-    if (names.back().text.empty()) {
-      throw InputError(kCommandLine, fmt::format("{} '{}' has an empty name", flag, list),
-                       "expected names separated by commas");
-    }
-    from = comma + 1;
-  }
-  return names;
-}
-
 std::vector<study::GivenPlan> plans_of(const std::string& list) {
   std::vector<study::GivenPlan> plans;
   if (list == "all") {
@@ -165,6 +151,33 @@ study::Scenario scenario_of(const std::string& model, const std::string& machine
     scenario.workload.phase_sync = on_command_line("true");
   }
   return scenario;
+}
+
+std::vector<Given> names_of(const std::string& flag, const std::string& list) {
+  std::vector<Given> names;
+  for (std::size_t from = 0; from <= list.size();) {
+    const std::size_t comma = std::min(list.find(',', from), list.size());
+    names.push_back(on_command_line(list.substr(from, comma - from)));
+    if (names.back().text.empty()) {
+      throw InputError(kCommandLine, fmt::format("{} '{}' has an empty name", flag, list),
+                       "expected names separated by commas");
+    }
+    from = comma + 1;
+  }
+  return names;
+}
+
+std::optional<double> tokens_of(const std::optional<std::string>& flag) {
+  if (!flag) {
+    return std::nullopt;
+  }
+  const Place place{"command line: --tokens", 0, 0};
+  const double tokens = parse_count(*flag, place);
+  if (tokens < 1) {
+    throw InputError(place, fmt::format("'{}' is no budget", *flag),
+                     "expected at least 1, such as 10M");
+  }
+  return tokens;
 }
 
 std::optional<UsdPerHour> price_of(const std::optional<std::string>& flag) {

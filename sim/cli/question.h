@@ -32,7 +32,11 @@ study::Catalog open_catalog(const std::optional<std::string>& folder);
 study::Scenario scenario_of(const std::string& model, const std::string& machines,
                             const std::string& plans, const WorkFlags& flags);
 
-// Nothing when the flag is not given.
+// The names of `list`, which `flag` took. Throws InputError for an empty one.
+std::vector<study::Given> names_of(const std::string& flag, const std::string& list);
+
+// Nothing when the flag is not given. --tokens are at least 1.
+std::optional<double> tokens_of(const std::optional<std::string>& flag);
 std::optional<UsdPerHour> price_of(const std::optional<std::string>& flag);
 
 // Words as a POSIX shell reads them back.

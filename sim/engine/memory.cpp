@@ -139,6 +139,21 @@ std::vector<std::vector<PoolPeak>> peaks_by_section(const ActivityGraph& graph,
   return peaks;
 }
 
+std::int64_t peak_if_shared(const ActivityGraph& graph, const Timeline& timeline, PoolId pool,
+                            const std::vector<TagId>& shared, std::int64_t ways) {
+  SIM_ASSERT(ways > 0, "what is shared is shared among some");
+  std::int64_t parts = 0, whole = 0, peak = 0;
+  for (const auto& [time, i] : order_of_effect(graph, timeline)) {
+    const MemoryChange& change = graph.changes()[i];
+    if (change.pool == pool) {
+      const bool is_shared = std::ranges::find(shared, change.tag) != shared.end();
+      (is_shared ? parts : whole) += change.delta_bytes;
+      peak = std::max(peak, whole + parts / ways + (parts % ways > 0 ? 1 : 0));
+    }
+  }
+  return peak;
+}
+
 std::vector<PoolSample> pool_series(const ActivityGraph& graph, const Timeline& timeline,
                                     PoolId pool) {
   std::vector<PoolSample> series;

@@ -72,7 +72,7 @@ TEST(Help, IsShownForNothingAndForEveryCommand) {
   EXPECT_THAT(good(offsim("")), HasSubstr("offsim predict --model"));
   EXPECT_THAT(good(offsim("--version")), testing::MatchesRegex("offsim [0-9.]+\n"));
   EXPECT_THAT(good(offsim("--help")), HasSubstr("compare"));
-  for (const char* command : {"predict", "run", "compare", "catalog", "validate", "dag"}) {
+  for (const char* command : {"predict", "run", "compare", "cost", "catalog", "validate", "dag"}) {
     const std::string help = good(offsim(std::string(command) + " --help"));
     EXPECT_THAT(help, HasSubstr(std::string("Example:\n  offsim ") + command));
     for (const std::string& line : lines_of(help)) {
@@ -84,7 +84,7 @@ TEST(Help, IsShownForNothingAndForEveryCommand) {
 // An example that does not work is worse than none.
 TEST(Help, ExamplesWork) {
   const std::filesystem::path root(OFFSIM_SOURCE_DIR);
-  for (const char* command : {"predict", "run", "compare", "catalog", "validate", "dag"}) {
+  for (const char* command : {"predict", "run", "compare", "cost", "catalog", "validate", "dag"}) {
     const std::string help = good(offsim(std::string(command) + " --help"));
     const std::string example = help.substr(help.rfind("Example:\n") + 9);
     EXPECT_EQ(shell(example, root).code, 0) << example;

@@ -186,5 +186,22 @@ TEST_F(Memory, PeaksBySection) {
   EXPECT_THAT(peaks[3].front().composition, ElementsAre(TagBytes{weights, 10}));
 }
 
+// 60 of weights and then 30 of gradients are shared, 25 of activations in between are not: whole,
+// the first is most (60 + 25), then 90; thirds, 20 + 25 and then 30. Odd bytes are rounded up.
+TEST_F(Memory, SharesEvenlyAtEveryInstant) {
+  const TagId activations = builder.tag("activations");
+  change(0, At::kStart, weights, 60);
+  change(1, At::kStart, activations, 25);
+  change(1, At::kFinish, activations, -25);
+  change(2, At::kStart, grads, 30);
+  run();
+  const auto peak = [&](std::int64_t ways) {
+    return peak_if_shared(graph, timeline, gpu, {weights, grads}, ways);
+  };
+  EXPECT_EQ(peak(1), 90);
+  EXPECT_EQ(peak(3), 45);
+  EXPECT_EQ(peak(7), 9 + 25);
+}
+
 }  // namespace
 }  // namespace offsim::engine::memory_test

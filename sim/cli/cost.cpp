@@ -1,0 +1,79 @@
+#include "sim/cli/cost.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ostream>
+
+#include "sim/report/alternatives.h"
+#include "sim/study/alternatives.h"
+
+namespace offsim::cli {
+
+namespace {
+
+// Those asked for, or all of the catalog that have a price.
+std::vector<study::MachineNamed> other_machines(const CostOptions& options,
+                                                const study::Catalog& catalog) {
+  std::vector<study::MachineNamed> others;
+  if (!options.machines) {
+    for (const std::string& name : catalog.machine_names()) {
+      machine::Machine machine = catalog.machine(name, kCommandLine);
+      if (name != options.hardware && machine.price) {
+        others.push_back({name, std::move(machine)});
+      }
+    }
+    return others;
+  }
+  for (const study::Given& given : names_of("--machines", *options.machines)) {
+    const bool twice =
+        std::ranges::find(others, given.text, &study::MachineNamed::name) != others.end();
+    if (twice || given.text == options.hardware) {
+      throw InputError(kCommandLine,
+                       fmt::format("--machines names {} {}", given.text,
+                                   twice ? "twice" : "that --hardware names already"),
+                       "expected other machines, each once");
+    }
+    others.push_back({given.text, catalog.machine(given.text, given.place)});
+  }
+  return others;
+}
+
+// To ask the cheapest that can be predicted by itself.
+std::string next_command(const CostOptions& options, const study::CostStudy& study) {
+  const auto best = std::ranges::find_if(study.rows, [](const study::Alternative& row) {
+    return row.possible() && row.way != study::Way::kIdeal;
+  });
+  const study::Alternative& row = best == study.rows.end() ? study.rows[study.asked] : *best;
+  return predict_command({options.model, row.hardware, options.catalog}, row.job);
+}
+
+}  // namespace
+
+int run_cost(const CostOptions& options, std::ostream& out, std::ostream& err) {
+  const std::optional<UsdPerHour> price = price_of(options.price);
+  const double tokens = *tokens_of(options.tokens);  // it is required
+  const study::Catalog catalog = open_catalog(options.catalog);
+  const study::Scenario scenario =
+      scenario_of(options.model, options.hardware, options.plan, options.work);
+  if (scenario.plans.size() != 1 || scenario.machines.size() != 1) {
+    throw InputError(kCommandLine, "cost takes one plan and one machine",
+                     "expected other machines in --machines, or offsim compare for plans");
+  }
+  const std::vector<study::MachineNamed> others = other_machines(options, catalog);
+  const study::Case asked = std::move(study::cases(catalog, scenario).front());
+  ProgressLine progress(options.terminal, err);
+  const study::CostStudy study = study::cost_study(
+      asked.job, options.hardware, others, price, tokens,
+      [&progress](std::size_t done, std::size_t all) { progress.show("machines: ", done, all); });
+  if (write_all(
+          {{"--json", options.json, [&](std::ostream& to) { to << report::cost_json(study); }}},
+          out)) {
+    return 0;
+  }
+  out << report::cost_text(study, options.terminal.style)
+      << report::next_text(next_command(options, study), options.terminal.style);
+  return 0;
+}
+
+}  // namespace offsim::cli
