@@ -13,6 +13,8 @@ namespace offsim::report {
 
 namespace {
 
+using Align = Table::Align;
+
 using study::Alternative;
 using study::BreakEven;
 using study::CostStudy;
@@ -72,7 +74,6 @@ std::vector<std::string> cells_of(const Alternative& row, const CostStudy& study
 
 // A row a line; two lines where that is wider than the page.
 std::string table_text(const CostStudy& study, const TextStyle& style) {
-  using Align = Table::Align;
   Table numbers({{"USD", Align::kRight},
                  {"hours", Align::kRight},
                  {"tokens/s", Align::kRight},
@@ -110,7 +111,7 @@ std::string table_text(const CostStudy& study, const TextStyle& style) {
 }
 
 // What the fullest memory needs.
-std::string misfit(const study::Prediction& prediction) {
+std::string what_is_too_small(const study::Prediction& prediction) {
   std::vector<std::string> pools;
   for (const study::PoolReport& pool : prediction.pools) {
     if (!pool.fits()) {
@@ -126,15 +127,15 @@ std::string why_not(const Alternative& row, const Alternative& asked) {
     return row.refused;
   }
   if (row.way != Way::kIdeal) {
-    return "does not fit: " + misfit(row.prediction);
+    return "does not fit: " + what_is_too_small(row.prediction);
   }
   const std::string with = recomputes(row, asked) ? "with checkpointing, " : "";
   if (row.gpus == 0) {
     return fmt::format("does not fit: {}{}, which sharing the states does not mend", with,
-                       misfit(row.prediction));
+                       what_is_too_small(row.prediction));
   }
   return fmt::format("does not fit: {}{}; sharing the states would take {} GPUs, {} such machines",
-                     with, misfit(row.prediction), row.gpus, row.machines());
+                     with, what_is_too_small(row.prediction), row.gpus, row.machines());
 }
 
 std::string impossible_text(const CostStudy& study, const TextStyle& style) {

@@ -68,7 +68,7 @@ TEST(Cost, SaysWhatPredictSays) {
 
 // --price is of the machine at hand, with and without offload; others keep theirs.
 TEST(Cost, TakesAPriceForTheMachineAtHand) {
-  const json all = json::parse(good(offsim(kTwo + " --price '1 USD/h' --json -")));
+  const json all = json::parse(good(offsim(kTwo + " --price 1USD/h --json -")));
   for (const json& row : all["rows"]) {
     const bool here = row["hardware"] == "h200-pcie5";
     EXPECT_EQ(row["usd_per_gpu_hour"] == 1.0, here) << row["hardware"];
