@@ -89,8 +89,9 @@ constexpr std::array kFigures{
 constexpr std::array<std::string_view, 5> kStepTimes{"step time", "step_time", "time_per_step",
                                                      "step_time_s", "iteration time"};
 // Lines of a training run without a figure of use.
-constexpr std::array<std::string_view, 6> kOther{
-    "'loss':",     "train_loss", "bwd_inner", "backward_inner", "RunningAvgSamplesPerSec",
+constexpr std::array<std::string_view, 7> kOther{
+    "skipped=",    "'loss':",        "train_loss",
+    "bwd_inner",   "backward_inner", "RunningAvgSamplesPerSec",
     "MemAllocated"};
 // Progress bars of other things.
 constexpr std::array<std::string_view, 9> kOtherBars{"shards",     "Map",      "Filter",

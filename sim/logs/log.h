@@ -9,7 +9,8 @@
 //   MA 1.2 GB Max_MA 3.4 GB CA 5.6 GB Max_CA 6 GB, CPU Virtual Memory: used = 123.4 GB,
 //     percent = 12.3%                                                   (see_memory_usage)
 //   OVERFLOW! ... Skipping step                                         (fp16 loss scaling)
-//   {'train_samples_per_second': 1.2, 'train_steps_per_second': 0.3}, 12/100 [00:34<04:12, 2.87s/it]
+//   {'train_samples_per_second': 1.2, 'train_steps_per_second': 0.3}
+//   12/100 [00:34<04:12, 2.87s/it]                                      (a progress bar)
 //   step time: 1.23 s, elapsed time per iteration (ms): 1230, tokens_per_second_per_gpu: 456,
 //     step: 10 ... tps: 456, peak_memory_alloc: 12.3
 //   123W / 700W | 12345MiB / 143771MiB | 45%, Link Width ... Current : 8x  (nvidia-smi, also -q)

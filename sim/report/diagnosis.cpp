@@ -44,7 +44,7 @@ std::string times_table(const Diagnosis& d, const TextStyle& style) {
                {"measured", Table::Align::kRight},
                {"expected", Table::Align::kRight},
                {"ratio", Table::Align::kRight}});
-  const double whole = std::max(*d.expected.step, d.measured.step.value_or(0));
+  const double whole = *d.expected.step;
   for (const PhaseOf& phase : kPhases) {
     const std::optional<double> measured = d.measured.*phase.time;
     const std::optional<double> expected = d.expected.*phase.time;
@@ -68,9 +68,10 @@ std::string log_text(const Diagnosis& d, const logs::Log& log, const TextStyle& 
   if (log.unknown > 0) {
     text += fmt::format(", {} of others passed over", log.unknown);
   }
-  text += left_out == 0 ? "; nothing left out as warm-up"
-                        : fmt::format("; up to {} first {} of a kind left out as warm-up", left_out,
-                                      left_out == 1 ? "figure" : "figures");
+  if (left_out > 0) {
+    text += fmt::format("; the first {} of a kind left out as warm-up",
+                        left_out == 1 ? "figure" : fmt::format("{} figures at most", left_out));
+  }
   if (!d.step_from.empty()) {
     text += "; the step from " + d.step_from;
   }
@@ -96,7 +97,7 @@ std::string verdict_text(const Diagnosis& d) {
 }
 
 std::string suspects_table(const Diagnosis& d, const TextStyle& style) {
-  Table table({{"measured over predicted with", Table::Align::kLeft},
+  Table table({{"measured over", Table::Align::kLeft},
                {"forward", Table::Align::kRight},
                {"backward", Table::Align::kRight},
                {"optimizer", Table::Align::kRight},
@@ -156,10 +157,12 @@ nlohmann::ordered_json times_json(const StepTimes& times) {
 }  // namespace
 
 std::string diagnosis_text(const Diagnosis& d, const logs::Log& log, const TextStyle& style) {
-  std::string out = paint(fmt::format("{}, {} on {}: measured beside expected", d.job.plan->name,
-                                      d.job.shape.name, d.job.machine.name),
-                          Ink::kBold, style) +
-                    "\n";
+  std::string out;
+  for (const std::string& line :
+       wrap(fmt::format("{}, {} on {}", d.job.plan->name, d.job.shape.name, d.job.machine.name),
+            page_width(style))) {
+    out += paint(line, Ink::kBold, style) + "\n";
+  }
   out += log_text(d, log, style) + "\n" + times_table(d, style) + "\n";
   const bool slower = d.verdict != Verdict::kAsExpected;
   out += paragraph("", verdict_text(d), style);

@@ -284,6 +284,12 @@ void add_notes(const logs::Log& log, const Measured& seen, Diagnosis& d) {
                     "inside of its kernels, or runs small ones",
                     *power, *limit));
   }
+  if (const auto busy = seen.of(What::kGpuBusy); busy && *busy < 0.5) {
+    d.notes.push_back(
+        fmt::format("the GPU is busy {:.0f} % of the time: it waits for the host, its "
+                    "data loader, copies or optimizer",
+                    100 * *busy));
+  }
   for (const MemoryRow& row : d.memory) {
     if (gib(row.measured) > 1.25 * gib(row.expected) && row.name == "GPU, allocated") {
       d.notes.emplace_back(

@@ -3,8 +3,8 @@
 // Measured is the median of what a log says of a time, without the first tenth of it (warm-up: at
 // least one of three, at most ten); of memory it is the most. A whole step is the step's own time,
 // else what the run's rates make of it. Timers of micro-batches are multiplied by those of a step,
-// and of the step's timer the longest of each step counts: it does little at the others. DeepSpeed's
-// timers wait for the GPU, so with phases in the log the prediction waits too (phase_sync).
+// and of the step's timer the longest of each step counts: it does little at the others. Timers of
+// DeepSpeed wait for the GPU, so with phases in the log the prediction waits too (phase_sync).
 //
 // A suspect is the job with something wrong (handicaps.h), predicted; or arithmetic on the log, or
 // something the log shows that no prediction knows (swapping). How far it is from the log is
@@ -48,7 +48,7 @@ struct MemoryRow {
 struct Suspect {
   std::string name;     // for scripts: "threads"
   std::string title;    // "too few threads for the CPU's work"
-  std::string setting;  // what was tried: "1 thread a process, not 56"
+  std::string setting;  // what was tried: "1 thread, not 56"
   std::string seen;     // what in the log shows it; empty where nothing does
   std::string check;    // what to look at, a sentence
   std::string command;  // to be run on that machine

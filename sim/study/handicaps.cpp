@@ -1,7 +1,6 @@
 #include "sim/study/handicaps.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "sim/machine/cost.h"
 #include "sim/plans/plan.h"
@@ -129,17 +128,6 @@ plans::Job with_drive(plans::Job job, double share) {
 
 plans::Job with_gpu_clock(plans::Job job, double share) {
   job.machine.accelerator.sustained.value /= share;
-  return job;
-}
-
-plans::Job with_busy_host(plans::Job job, double share) {
-  const auto ranks = static_cast<double>(job.workload.gpus);
-  const machine::Host& host = job.machine.host;
-  job.workload.loader_workers = std::max(
-      job.workload.loader_workers,
-      static_cast<std::int64_t>(std::floor(static_cast<double>(host.cores) / ranks * share)));
-  job.workload.loader_bandwidth =
-      std::max(job.workload.loader_bandwidth, host.dram.value * (share / ranks));
   return job;
 }
 

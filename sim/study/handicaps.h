@@ -21,7 +21,5 @@ plans::Job with_pageable_memory(plans::Job job);
 plans::Job with_drive(plans::Job job, double share);
 // The GPU's clock: products and attention; its memory keeps its rate.
 plans::Job with_gpu_clock(plans::Job job, double share);
-// A data loader takes so much of a process's cores and DRAM.
-plans::Job with_busy_host(plans::Job job, double share);
 
 }  // namespace offsim::study

@@ -15,7 +15,7 @@ using logs::What;
 // Parts of a whole that people meet: half the lanes, a quarter of a drive's speed once its cache is
 // full.
 constexpr std::array<std::pair<double, const char*>, 3> kParts{
-    {{0.5, "half"}, {0.25, "a quarter"}, {0.125, "an eighth"}}};
+    {{0.5, "1/2"}, {0.25, "1/4"}, {0.125, "1/8"}}};
 
 double most_of(const logs::Log& log, What what) {
   const std::vector<double> values = log.values(what);
@@ -30,7 +30,7 @@ void add_threads(const plans::Job& job, std::vector<Trial>& out) {
     }
     out.push_back({{.name = "threads",
                     .title = "too few threads for the CPU's work",
-                    .setting = fmt::format("{} {} a process, not {}", threads,
+                    .setting = fmt::format("{} {}, not {}", threads,
                                            threads == 1 ? "thread" : "threads", cores),
                     .seen = "",
                     .check = "Launchers set OMP_NUM_THREADS to 1 where nothing else is said, and "
@@ -46,7 +46,7 @@ void add_threads(const plans::Job& job, std::vector<Trial>& out) {
 void add_host(const plans::Job& job, std::vector<Trial>& out) {
   out.push_back({{.name = "adam",
                   .title = "PyTorch's Adam as a loop, not the fused one",
-                  .setting = "a loop of operations for Adam",
+                  .setting = "a loop for Adam",
                   .seen = "",
                   .check = "DeepSpeed prints 'Adam Optimizer #0 is created with AVX...' when its "
                            "own Adam runs; zero_force_ds_cpu_optimizer: false, or an optimizer "
@@ -57,24 +57,15 @@ void add_host(const plans::Job& job, std::vector<Trial>& out) {
                  with_loop_adam(job)});
   out.push_back({{.name = "channels",
                   .title = "half of the host's memory bandwidth",
-                  .setting = "half of the DRAM's bandwidth",
+                  .setting = "half of the DRAM",
                   .seen = "",
-                  .check = "Half of the channels may be empty, or threads may use the other "
-                           "socket's memory.",
+                  .check = "Half of the channels may be empty, threads may use the other "
+                           "socket's memory, or other work (data loader workers, another job) may "
+                           "take its share.",
                   .command = "sudo dmidecode -t memory | grep -E 'Locator|Size|Speed'",
                   .times = {},
                   .distance = {}},
                  with_dram(job, 0.5)});
-  out.push_back({{.name = "loader",
-                  .title = "other work on the host",
-                  .setting = "half of its cores and DRAM taken",
-                  .seen = "",
-                  .check = "Data loader workers and other jobs compete for cores and memory: try "
-                           "num_workers 4 and prefetch_factor 2.",
-                  .command = "top -b -n 1 | head -20",
-                  .times = {},
-                  .distance = {}},
-                 with_busy_host(job, 0.5)});
 }
 
 // "the log has 8 lanes of 16"; empty where it shows nothing.
@@ -106,7 +97,7 @@ void add_link(const plans::Job& job, const logs::Log& log, std::vector<Trial>& o
     }
     out.push_back({{.name = "link",
                     .title = "a narrow link between host and GPU",
-                    .setting = fmt::format("{} of the link's rate", part.second),
+                    .setting = fmt::format("{} of the link", part.second),
                     .seen = narrow_link(log),
                     .check = "Ask while the job runs: an idle GPU lowers the generation, not the "
                              "width. Other slots, risers and switches take lanes away.",
@@ -136,7 +127,7 @@ void add_drive_and_gpu(const plans::Job& job, std::vector<Trial>& out) {
     }
     out.push_back({{.name = "drive",
                     .title = "a drive slower than its figures",
-                    .setting = fmt::format("{} of the drive's rates", part.second),
+                    .setting = fmt::format("{} of the drive", part.second),
                     .seen = "",
                     .check = "A drive writes slower once its cache is full or when it is hot, and "
                              "several jobs share it.",
@@ -148,7 +139,7 @@ void add_drive_and_gpu(const plans::Job& job, std::vector<Trial>& out) {
   for (const double share : {0.67, 0.5}) {
     out.push_back({{.name = "gpu_clock",
                     .title = "a GPU below its clock",
-                    .setting = fmt::format("{:.0f} % of the GPU's clock", 100 * share),
+                    .setting = fmt::format("{:.0f} % of GPU clock", 100 * share),
                     .seen = "",
                     .check = "A power limit, heat, or another job on the GPU.",
                     .command = "nvidia-smi -q -d PERFORMANCE,CLOCK,POWER",
@@ -179,7 +170,7 @@ std::optional<Suspect> between_steps(const Diagnosis& d) {
   Suspect out{
       .name = "between_steps",
       .title = "waiting between the steps",
-      .setting = fmt::format("{:.0f} % of a step outside of its phases", 100 * gap / *m.step),
+      .setting = fmt::format("{:.0f} % between steps", 100 * gap / *m.step),
       .seen = fmt::format("{:.0f} % of a step is in none of its phases", 100 * gap / *m.step),
       .check =
           "The data loader most often: raise num_workers and prefetch_factor; else "
@@ -195,12 +186,12 @@ std::optional<Suspect> skipped_updates(const Diagnosis& d, const Prediction& exp
                                        const logs::Log& log) {
   const std::size_t skipped = log.values(What::kSkipped).size();
   if (d.job.workload.precision != plans::Precision::kFp16Mixed || !d.measured.optimizer ||
-      *d.measured.optimizer > 0.5 * *d.expected.optimizer) {
+      *d.measured.optimizer > (1 - kReproduces) * *d.expected.optimizer) {
     return std::nullopt;
   }
   Suspect out{.name = "skipped_updates",
               .title = "updates that fp16 loss scaling skips",
-              .setting = "no update in most of these steps",
+              .setting = "updates skipped",
               .seen = skipped > 0 ? fmt::format("the log has {} skipped steps", skipped) : "",
               .check =
                   "The first steps look for a loss scale and skip the update: time later "
@@ -222,7 +213,7 @@ std::optional<Suspect> swapping(const Prediction& expected, const logs::Log& log
   }
   return Suspect{.name = "swap",
                  .title = "a host that swaps",
-                 .setting = "not simulated: any time may come of it",
+                 .setting = "not simulated",
                  .seen = share >= kSwapsFrom
                              ? fmt::format("the log has host memory {:.0f} % full", 100 * share)
                              : fmt::format("the job alone fills {:.0f} % of the host",
