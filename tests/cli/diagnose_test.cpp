@@ -38,7 +38,7 @@ TEST(Diagnose, StandardInputIsALogToo) {
 
 TEST(Diagnose, AsExpectedLeadsToAComparison) {
   const Outcome predicted = offsim("predict --json - --phase-sync" + kJob);
-  const json phases = json::parse(predicted.out)["phases"];
+  const json phases = json::parse(predicted.out)["phases_s"];
   const double forward = phases["forward"].get<double>(),
                backward = phases["backward"].get<double>(),
                step = phases["optimizer"].get<double>();
