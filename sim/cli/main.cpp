@@ -19,6 +19,7 @@
 #include "sim/cli/compare.h"
 #include "sim/cli/cost.h"
 #include "sim/cli/dag.h"
+#include "sim/cli/diagnose.h"
 #include "sim/cli/output.h"
 #include "sim/cli/predict.h"
 #include "sim/cli/question.h"
@@ -269,6 +270,23 @@ Command replay_command_line(CLI::App& main, ReplayOptions& options) {
       }};
 }
 
+Command diagnose_command_line(CLI::App& main, DiagnoseOptions& options) {
+  CLI::App* app = main.add_subcommand("diagnose", "a run's log beside its prediction");
+  app->add_option("LOG", options.log, "what the run printed, nvidia-smi too; - for stdin")
+      ->type_name("");
+  add_step_flags(app, options);
+  app->add_option("--json", options.json, "write JSON; - for stdout, without text")
+      ->type_name("FILE");
+  add_catalog_flag(app, options.catalog);
+  app->footer(
+      "Example:\n  offsim diagnose scenarios/slow-optimizer.log --model llama-3.1-8b \\\n"
+      "    --hardware h200-pcie5 --plan zero3-offload --micro-batch 4");
+  return {
+      app,
+      {"LOG", "--model", "--hardware", "--plan"},
+      [&options](std::ostream& out, std::ostream& err) { return run_diagnose(options, out, err); }};
+}
+
 Command dag_command_line(CLI::App& main, DagOptions& options) {
   CLI::App* app = main.add_subcommand("dag", "simulate a graph of activities");
   app->add_option("FILE", options.file, "one node or edge a line")->type_name("");
@@ -383,21 +401,27 @@ int run(int argc, char** argv) {
   DagOptions dag;
   CalibrateOptions calibrate;
   ReplayOptions replay;
+  DiagnoseOptions diagnose;
   predict.terminal = advise.terminal = compare.terminal = cost.terminal = run_options.terminal =
       catalog.terminal = validate.terminal = calibrate.terminal = replay.terminal =
-          terminal_of_process();
+          diagnose.terminal = terminal_of_process();
 
   CLI::App main("offsim predicts what one step of offloaded LLM training costs.", "offsim");
   main.set_version_flag("--version", kVersion);
   main.require_subcommand(0, 1);
   main.allow_extras();
   main.footer("Example:\n  offsim compare --model llama-3.1-8b --hardware h200-pcie5");
-  const std::vector<Command> commands{
-      predict_command_line(main, predict),   advise_command_line(main, advise),
-      compare_command_line(main, compare),   cost_command_line(main, cost),
-      run_command_line(main, run_options),   catalog_command_line(main, catalog),
-      validate_command_line(main, validate), calibrate_command_line(main, calibrate),
-      replay_command_line(main, replay),     dag_command_line(main, dag)};
+  const std::vector<Command> commands{predict_command_line(main, predict),
+                                      advise_command_line(main, advise),
+                                      compare_command_line(main, compare),
+                                      cost_command_line(main, cost),
+                                      diagnose_command_line(main, diagnose),
+                                      run_command_line(main, run_options),
+                                      catalog_command_line(main, catalog),
+                                      validate_command_line(main, validate),
+                                      calibrate_command_line(main, calibrate),
+                                      replay_command_line(main, replay),
+                                      dag_command_line(main, dag)};
   for (const Command& command : commands) {
     command.app->allow_extras();
   }

@@ -224,6 +224,7 @@ TEST(Text, FitsItsTerminal) {
        {"predict --plan megatrain --explain --tokens 10M" + some,
         "predict --plan native --micro-batch 512" + some.substr(0, some.rfind(" --")),
         "compare --plans native,megatrain --checkpointing full" + some,
+        "diagnose " OFFSIM_SOURCE_DIR "/scenarios/slow-optimizer.log --plan zero3-offload" + some,
         std::string("run deepspeed-offload"), std::string("validate h200-native"),
         std::string("catalog hardware"), std::string("catalog hardware gh200-480gb"),
         std::string("catalog plans"), std::string("catalog options"),
