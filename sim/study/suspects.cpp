@@ -14,7 +14,7 @@ using logs::What;
 
 // Parts of a whole that people meet: half the lanes, a quarter of a drive's speed once its cache is
 // full.
-constexpr std::array<std::pair<double, const char*>, 3> kParts{
+constexpr std::array<std::pair<double, const char*>, 3> kLinkParts{
     {{0.5, "1/2"}, {0.25, "1/4"}, {0.125, "1/8"}}};
 
 double most_of(const logs::Log& log, What what) {
@@ -91,7 +91,7 @@ void add_link(const plans::Job& job, const logs::Log& log, std::vector<Trial>& o
   if (!job.machine.link) {
     return;
   }
-  for (const auto& part : kParts) {
+  for (const auto& part : kLinkParts) {
     if (full_link(log)) {
       break;
     }
@@ -121,7 +121,7 @@ void add_link(const plans::Job& job, const logs::Log& log, std::vector<Trial>& o
 }
 
 void add_drive_and_gpu(const plans::Job& job, std::vector<Trial>& out) {
-  for (const auto& part : kParts) {
+  for (const auto& part : kLinkParts) {
     if (job.machine.drives.empty()) {
       break;
     }
