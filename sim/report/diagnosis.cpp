@@ -91,7 +91,7 @@ std::string verdict_text(const Diagnosis& d) {
     case Verdict::kClosest:
       return fmt::format("None of these explains it. The closest: {}.", d.suspects.front().title);
     case Verdict::kUnexplained:
-      return fmt::format("None of the {} things that were tried explains it.", d.tried);
+      return "Nothing that was tried explains it.";
   }
   return "";
 }
@@ -110,8 +110,11 @@ std::string suspects_table(const Diagnosis& d, const TextStyle& style) {
     table.add_row(cells);
   };
   add("nothing wrong", d.expected);
-  for (std::size_t i = 0; i < std::min(d.suspects.size(), kMostSuspects); ++i) {
-    add(d.suspects[i].setting, d.suspects[i].times);
+  std::size_t shown = 0;
+  for (const Suspect& suspect : d.suspects) {
+    if (suspect.distance && shown++ < kMostSuspects) {
+      add(suspect.setting, suspect.times);
+    }
   }
   return table.text({.indent = 2, .colour = style.colour});
 }

@@ -199,7 +199,6 @@ void add_suspects(const Prediction& expected, const logs::Log& log, Diagnosis& d
       d.suspects.push_back(std::move(trial.suspect));
     }
   }
-  d.tried = d.suspects.size();
   for (Suspect& suspect : d.suspects) {
     if (suspect.times.step) {
       const Distance off = distance(d.measured, suspect.times, kReproduces);
@@ -321,7 +320,6 @@ Diagnosis diagnose(plans::Job job, const logs::Log& log) {
               memory_rows(seen, expected),
               Verdict::kAsExpected,
               {},
-              0,
               {},
               std::move(job)};
   judge(d);

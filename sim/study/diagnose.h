@@ -74,7 +74,6 @@ struct Diagnosis {
   std::vector<MemoryRow> memory;
   Verdict verdict = Verdict::kAsExpected;
   std::vector<Suspect> suspects;
-  std::size_t tried = 0;
   std::vector<std::string> notes;
   plans::Job job;  // as predicted
 };

@@ -206,7 +206,8 @@ std::optional<Suspect> skipped_updates(const Diagnosis& d, const Prediction& exp
 
 std::optional<Suspect> swapping(const Prediction& expected, const logs::Log& log) {
   const double share = most_of(log, What::kHostShare);
-  const PoolReport* const host = expected.pool("host");
+  const PoolReport* const host =
+      expected.pool(expected.pool("unified") != nullptr ? "unified" : "host");
   const bool predicted = host != nullptr && (host->may_swap() || !host->fits());
   if (share < kSwapsFrom && (!predicted || share > 0)) {
     return std::nullopt;
