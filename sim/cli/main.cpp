@@ -20,6 +20,7 @@
 #include "sim/cli/cost.h"
 #include "sim/cli/dag.h"
 #include "sim/cli/diagnose.h"
+#include "sim/cli/fit.h"
 #include "sim/cli/output.h"
 #include "sim/cli/predict.h"
 #include "sim/cli/question.h"
@@ -166,6 +167,24 @@ Command compare_command_line(CLI::App& main, CompareOptions& options) {
       "    --micro-batch largest");
   return {app, {"--model", "--hardware"}, [&options](std::ostream& out, std::ostream& err) {
             return run_compare(options, out, err);
+          }};
+}
+
+Command fit_command_line(CLI::App& main, FitOptions& options) {
+  CLI::App* app = main.add_subcommand("fit", "the largest batch, sequence and model that fit");
+  app->add_option("--model", options.model, "a name of the catalog or a config.json")
+      ->type_name("M");
+  app->add_option("--hardware", options.hardware, "a name of the catalog or a YAML file")
+      ->type_name("H");
+  app->add_option("--plans", options.plans, "names separated by commas, or all (all)")
+      ->type_name("P,...");
+  add_work_flags(app, options.work);
+  app->add_option("--json", options.json, "write JSON; - for stdout, without text")
+      ->type_name("FILE");
+  add_catalog_flag(app, options.catalog);
+  app->footer("Example:\n  offsim fit --model llama-3.1-8b --hardware workstation-pcie5-5090");
+  return {app, {"--model", "--hardware"}, [&options](std::ostream& out, std::ostream& err) {
+            return run_fit(options, out, err);
           }};
 }
 
@@ -395,6 +414,7 @@ int run(int argc, char** argv) {
   AdviseOptions advise;
   CompareOptions compare;
   CostOptions cost;
+  FitOptions fit;
   RunOptions run_options;
   CatalogOptions catalog;
   ValidateOptions validate;
@@ -404,7 +424,7 @@ int run(int argc, char** argv) {
   DiagnoseOptions diagnose;
   predict.terminal = advise.terminal = compare.terminal = cost.terminal = run_options.terminal =
       catalog.terminal = validate.terminal = calibrate.terminal = replay.terminal =
-          diagnose.terminal = terminal_of_process();
+          diagnose.terminal = fit.terminal = terminal_of_process();
 
   CLI::App main("offsim predicts what one step of offloaded LLM training costs.", "offsim");
   main.set_version_flag("--version", kVersion);
@@ -421,6 +441,7 @@ int run(int argc, char** argv) {
                                       validate_command_line(main, validate),
                                       calibrate_command_line(main, calibrate),
                                       replay_command_line(main, replay),
+                                      fit_command_line(main, fit),
                                       dag_command_line(main, dag)};
   for (const Command& command : commands) {
     command.app->allow_extras();

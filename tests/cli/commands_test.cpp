@@ -212,6 +212,16 @@ TEST(Advise, SaysWhatToChangeAndTheNextCommand) {
   EXPECT_EQ(whole["now"]["schema"], "offsim.prediction/1");
 }
 
+TEST(Fit, SaysTheLargestOfEveryPlan) {
+  const std::string ask =
+      "fit --model llama-3.2-1b --hardware h200-pcie5 --plans native,megatrain ";
+  EXPECT_THAT(good(offsim(ask)), AllOf(HasSubstr("largest dense model"), HasSubstr("megatrain"),
+                                       HasSubstr("Next: offsim compare")));
+  const json plans = json::parse(good(offsim(ask + "--json -")))["plans"];
+  ASSERT_EQ(plans.size(), 2U);
+  EXPECT_GT(plans[1]["micro_batch"], plans[0]["micro_batch"]);
+}
+
 TEST(Predict, ExplainShowsUnits) {
   EXPECT_THAT(good(offsim(kAsk + " --explain")),
               testing::ContainsRegex("accelerator.memory_bandwidth +4.8 TB/s +datasheet"));
