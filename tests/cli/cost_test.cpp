@@ -68,12 +68,13 @@ TEST(Cost, SaysWhatPredictSays) {
 
 // --price is of the machine at hand, with and without offload; others keep theirs.
 TEST(Cost, TakesAPriceForTheMachineAtHand) {
-  const json all = json::parse(good(offsim(kTwo + " --price '1 USD/h' --json -")));
+  const json all = json::parse(good(offsim(kTwo + " --price 1USD/h --json -")));
   for (const json& row : all["rows"]) {
     const bool here = row["hardware"] == "h200-pcie5";
     EXPECT_EQ(row["usd_per_gpu_hour"] == 1.0, here) << row["hardware"];
     EXPECT_EQ(row["price_date"].is_null(), here) << row["hardware"];
   }
+  EXPECT_THAT(good(shell("offsim " + kTwo + " --price '1 USD/h'")), HasSubstr("1.00"));
   EXPECT_THAT(good(offsim("cost --model gpt2 --hardware workstation-pcie4-4090 --plan "
                           "zero2-offload --tokens 1M --machines h100-pcie")),
               HasSubstr("no price"));
