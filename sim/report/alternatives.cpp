@@ -109,32 +109,19 @@ std::string table_text(const CostStudy& study, const TextStyle& style) {
   return out;
 }
 
-// What the fullest memory needs.
-std::string misfit(const study::Prediction& prediction) {
-  std::vector<std::string> pools;
-  for (const study::PoolReport& pool : prediction.pools) {
-    if (!pool.fits()) {
-      pools.push_back(tie(fmt::format("{} needs {} of {}", pool_title(pool.name),
-                                      gib_number(pool.needed()), gib_text(*pool.capacity))));
-    }
-  }
-  return join(pools, ", ");
-}
-
 std::string why_not(const Alternative& row, const Alternative& asked) {
   if (!row.refused.empty()) {
-    return row.refused;
+    return "is refused: " + row.refused;
   }
+  const std::string what =
+      fmt::format("does not fit: {}{}", recomputes(row, asked) ? "with checkpointing, " : "",
+                  misfit_text(row.prediction));
   if (row.way != Way::kIdeal) {
-    return "does not fit: " + misfit(row.prediction);
+    return what;
   }
-  const std::string with = recomputes(row, asked) ? "with checkpointing, " : "";
-  if (row.gpus == 0) {
-    return fmt::format("does not fit: {}{}, which sharing the states does not mend", with,
-                       misfit(row.prediction));
-  }
-  return fmt::format("does not fit: {}{}; sharing the states would take {} GPUs, {} such machines",
-                     with, misfit(row.prediction), row.gpus, row.machines());
+  return row.gpus == 0 ? what + ", and sharing the states does not mend it"
+                       : fmt::format("{}; sharing the states takes {} GPUs, {} such machines", what,
+                                     row.gpus, row.machines());
 }
 
 std::string impossible_text(const CostStudy& study, const TextStyle& style) {
@@ -142,12 +129,11 @@ std::string impossible_text(const CostStudy& study, const TextStyle& style) {
   std::string out;
   for (const Alternative& row : study.rows) {
     if (!row.possible()) {
-      out += paragraph(
-          "  ",
-          fmt::format("{} on {} {}", row.way == Way::kAsked ? way_of(row, asked) : "native",
-                      row.hardware,
-                      row.refused.empty() ? why_not(row, asked) : "is refused: " + row.refused),
-          style);
+      const bool is_asked = row.way == Way::kAsked;
+      out += paragraph("  ",
+                       fmt::format("{} on {} {}", is_asked ? way_of(row, asked) : "native",
+                                   row.hardware, why_not(row, asked)),
+                       style);
     }
   }
   return out.empty() ? "" : "\n" + out;
