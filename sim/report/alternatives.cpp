@@ -187,15 +187,17 @@ std::string accumulation_text(const BreakEven& even, const CostStudy& study) {
   if (!even.refused.empty()) {
     return "none: " + even.refused;
   }
-  if (!even.accumulation && even.unfit != study::Unfit::kNone) {
-    return fmt::format(
-        "not found: {} does not fit with {} micro-batches a step",
-        even.unfit == study::Unfit::kAsked ? std::string(job.plan->name) : "the alternative",
-        even.most);
-  }
   if (!even.accumulation) {
-    return fmt::format("at none up to {} micro-batches a step ({} tokens): it stays {} dearer",
-                       even.most, tokens(even.most), tie(three_digits(100 * even.dearer) + " %"));
+    std::string text = fmt::format("at none up to {} micro-batches a step ({} tokens)", even.most,
+                                   tokens(even.most));
+    if (even.unfit != study::Unfit::kNone) {
+      text += fmt::format(", with which {} does not fit", even.unfit == study::Unfit::kAsked
+                                                              ? std::string(job.plan->name)
+                                                              : "the alternative");
+    }
+    return even.nearest ? fmt::format("{}: at best it is {} dearer, at {}", text,
+                                      tie(three_digits(100 * even.dearer) + " %"), *even.nearest)
+                        : text;
   }
   if (*even.accumulation == 1) {
     return fmt::format("from the first: already 1 micro-batch a step ({} tokens) is no dearer",
@@ -289,8 +291,6 @@ Json break_even_json(const CostStudy& study) {
   const BreakEven& even = *study.break_even;
   plans::Workload work = study.rows[study.asked].job.workload;
   work.accumulation = even.accumulation.value_or(1);
-  const bool dearer = even.has_accumulation && even.refused.empty() && !even.accumulation &&
-                      even.unfit == study::Unfit::kNone;
   const char* const unfit = even.unfit == study::Unfit::kAsked   ? "asked"
                             : even.unfit == study::Unfit::kOther ? "against"
                                                                  : nullptr;
@@ -299,7 +299,8 @@ Json break_even_json(const CostStudy& study) {
           {"tokens_per_step", even.accumulation ? Json(work.tokens_per_step()) : Json()},
           {"most_accumulation", even.has_accumulation ? Json(even.most) : Json()},
           {"unfit_at_most", unfit ? Json(unfit) : Json()},
-          {"dearer_at_most", dearer ? Json(even.dearer) : Json()},
+          {"nearest_accumulation", or_null(even.nearest)},
+          {"dearer_at_nearest", even.nearest ? Json(even.dearer) : Json()},
           {"refused", even.refused.empty() ? Json() : Json(even.refused)},
           {"usd_per_gpu_hour", even.price ? Json(even.price->value) : Json()}};
 }

@@ -9,7 +9,8 @@
 //               tokens_per_s, usd_per_gpu_hour, price_date, price_from, steps, hours, usd
 //   asked       which row
 //   break_even  against (which row), accumulation, tokens_per_step, most_accumulation,
-//               unfit_at_most (asked, against), dearer_at_most, refused, usd_per_gpu_hour
+//               unfit_at_most (asked, against), nearest_accumulation, dearer_at_nearest, refused,
+//               usd_per_gpu_hour
 //
 // What a row or the balance does not have is null. `gpus` of an ideal row is the fewest that would
 // do, also where one machine has not as many, and then the row is not possible.

@@ -74,10 +74,11 @@ struct BreakEven {
   bool has_accumulation = false;
   std::optional<std::int64_t> accumulation = {};  // nothing: at none up to `most`
   std::int64_t most = 1;
-  double dearer = 0;                     // at `most`, of the other's dollars a token
-  Unfit unfit = Unfit::kNone;            // with `most`
-  std::string refused = {};              // why the job does not accumulate
-  std::optional<UsdPerHour> price = {};  // nothing where both are on one machine
+  std::optional<std::int64_t> nearest = {};  // of 1, 2 and `most` where it is least dear
+  double dearer = 0;                         // then, of the other's dollars a token
+  Unfit unfit = Unfit::kNone;                // with `most`
+  std::string refused = {};                  // why the job does not accumulate
+  std::optional<UsdPerHour> price = {};      // nothing where both are on one machine
 };
 
 struct CostStudy {

@@ -175,6 +175,7 @@ TEST(BreakEven, SaysHowMuchDearerItStays) {
   EXPECT_EQ(study.rows[even.against].hardware, "there");
   EXPECT_FALSE(even.accumulation);
   EXPECT_EQ(even.most, 256);
+  EXPECT_EQ(even.nearest, even.most);
   EXPECT_DOUBLE_EQ(even.dearer,
                    usd(with(asked, even.most), 100) / usd(with(native, even.most), 1) - 1);
 }
