@@ -218,7 +218,7 @@ std::string break_even_text(const CostStudy& study, const TextStyle& style) {
   const BreakEven& even = *study.break_even;
   const Alternative& other = study.rows[even.against];
   std::string out = paragraph(
-      "", fmt::format("{} costs as much as {}", asked.job.plan->name, name_of(other, asked)),
+      "", fmt::format("break-even of {} with {}", asked.job.plan->name, name_of(other, asked)),
       style);
   out +=
       labelled("batch",

@@ -28,7 +28,7 @@ TEST(Cost, FitsATerminalAndEndsWithACommandThatWorks) {
   }
   EXPECT_THAT(text, HasSubstr("zero2-offload (asked)"));
   EXPECT_THAT(text, HasSubstr("ideal, checkpointing"));
-  EXPECT_THAT(text, HasSubstr("zero2-offload costs as much as native on gb200\n"));
+  EXPECT_THAT(text, HasSubstr("break-even of zero2-offload with native on gb200\n"));
   const std::size_t next = text.find("Next: ");
   ASSERT_NE(next, std::string::npos);
   EXPECT_THAT(good(shell(text.substr(next + 6))), HasSubstr("native"));
