@@ -62,8 +62,8 @@ std::vector<std::vector<PoolPeak>> peaks_by_section(const ActivityGraph& graph,
                                                     const Timeline& timeline,
                                                     const std::vector<ActivityId>& begins);
 
-// The peak of a pool over the whole run if `ways` of them shared what the tags `shared` hold evenly:
-// each the part of one way, rounded up, and all of the rest. Requires: at least one way.
+// The peak of a pool over the whole run if `ways` of them shared what the tags `shared` hold: each
+// an even part of it, rounded up, and all of the rest. Requires: at least one way.
 std::int64_t peak_if_shared(const ActivityGraph& graph, const Timeline& timeline, PoolId pool,
                             const std::vector<TagId>& shared, std::int64_t ways);
 

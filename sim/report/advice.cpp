@@ -82,7 +82,7 @@ std::string rows_text(const char* title, const std::vector<const Tried*>& rows, 
 }
 
 // The pool that is too small, and by how much.
-std::string misfit(const study::Prediction& p) {
+std::string what_is_too_small(const study::Prediction& p) {
   for (const study::PoolReport& pool : p.pools) {
     if (!pool.fits()) {
       return fmt::format("{} {} of {} GiB", pool_title(pool.name), gib_number(pool.needed()),
@@ -122,7 +122,7 @@ std::string verdict(const Tried& tried) {
     return "refused";
   }
   if (!tried.fits()) {
-    return "does not fit: " + misfit(tried.prediction);
+    return "does not fit: " + what_is_too_small(tried.prediction);
   }
   if (std::abs(tried.gain) < kNothing) {
     return "no difference";
@@ -187,7 +187,7 @@ std::string advice_text(const plans::Job& job, const Advice& advice, const TextS
     if (!tried.refused.empty()) {
       refused.push_back(report::tie(name));
     } else if (!tried.fits()) {
-      misfits.push_back(tie(fmt::format("{} ({})", name, misfit(tried.prediction))));
+      misfits.push_back(tie(fmt::format("{} ({})", name, what_is_too_small(tried.prediction))));
     } else if (!now_fits || tried.gain >= kWorthIt) {
       better.push_back(&tried);
     } else if (tried.gain <= -kWorthIt) {
@@ -203,7 +203,7 @@ std::string advice_text(const plans::Job& job, const Advice& advice, const TextS
   add_row(now, std::string(job.plan->name), advice.now, now_fits ? "" : "-");
   std::string out = "\n" + now.text({.colour = style.colour});
   if (!now_fits) {
-    out += paragraph("  ", "does not fit: " + misfit(advice.now), style);
+    out += paragraph("  ", "does not fit: " + what_is_too_small(advice.now), style);
   }
   out += rows_text(now_fits ? "worth it, simulated" : "makes it fit, simulated", better, kMostRows,
                    style);

@@ -110,32 +110,19 @@ std::string table_text(const CostStudy& study, const TextStyle& style) {
   return out;
 }
 
-// What the fullest memory needs.
-std::string what_is_too_small(const study::Prediction& prediction) {
-  std::vector<std::string> pools;
-  for (const study::PoolReport& pool : prediction.pools) {
-    if (!pool.fits()) {
-      pools.push_back(tie(fmt::format("{} needs {} of {}", pool_title(pool.name),
-                                      gib_number(pool.needed()), gib_text(*pool.capacity))));
-    }
-  }
-  return join(pools, ", ");
-}
-
 std::string why_not(const Alternative& row, const Alternative& asked) {
   if (!row.refused.empty()) {
-    return row.refused;
+    return "is refused: " + row.refused;
   }
+  const std::string what =
+      fmt::format("does not fit: {}{}", recomputes(row, asked) ? "with checkpointing, " : "",
+                  misfit_text(row.prediction));
   if (row.way != Way::kIdeal) {
-    return "does not fit: " + what_is_too_small(row.prediction);
+    return what;
   }
-  const std::string with = recomputes(row, asked) ? "with checkpointing, " : "";
-  if (row.gpus == 0) {
-    return fmt::format("does not fit: {}{}, which sharing the states does not mend", with,
-                       what_is_too_small(row.prediction));
-  }
-  return fmt::format("does not fit: {}{}; sharing the states would take {} GPUs, {} such machines",
-                     with, what_is_too_small(row.prediction), row.gpus, row.machines());
+  return row.gpus == 0 ? what + ", and sharing the states does not mend it"
+                       : fmt::format("{}; sharing the states takes {} GPUs, {} such machines", what,
+                                     row.gpus, row.machines());
 }
 
 std::string impossible_text(const CostStudy& study, const TextStyle& style) {
@@ -143,12 +130,11 @@ std::string impossible_text(const CostStudy& study, const TextStyle& style) {
   std::string out;
   for (const Alternative& row : study.rows) {
     if (!row.possible()) {
-      out += paragraph(
-          "  ",
-          fmt::format("{} on {} {}", row.way == Way::kAsked ? way_of(row, asked) : "native",
-                      row.hardware,
-                      row.refused.empty() ? why_not(row, asked) : "is refused: " + row.refused),
-          style);
+      const bool is_asked = row.way == Way::kAsked;
+      out += paragraph("  ",
+                       fmt::format("{} on {} {}", is_asked ? way_of(row, asked) : "native",
+                                   row.hardware, why_not(row, asked)),
+                       style);
     }
   }
   return out.empty() ? "" : "\n" + out;
@@ -202,15 +188,17 @@ std::string accumulation_text(const BreakEven& even, const CostStudy& study) {
   if (!even.refused.empty()) {
     return "none: " + even.refused;
   }
-  if (!even.accumulation && even.unfit != study::Unfit::kNone) {
-    return fmt::format(
-        "not found: {} does not fit with {} micro-batches a step",
-        even.unfit == study::Unfit::kAsked ? std::string(job.plan->name) : "the alternative",
-        even.most);
-  }
   if (!even.accumulation) {
-    return fmt::format("at none up to {} micro-batches a step ({} tokens): it stays {} dearer",
-                       even.most, tokens(even.most), tie(three_digits(100 * even.dearer) + " %"));
+    std::string text = fmt::format("at none up to {} micro-batches a step ({} tokens)", even.most,
+                                   tokens(even.most));
+    if (even.unfit != study::Unfit::kNone) {
+      text += fmt::format(", with which {} does not fit", even.unfit == study::Unfit::kAsked
+                                                              ? std::string(job.plan->name)
+                                                              : "the alternative");
+    }
+    return even.nearest ? fmt::format("{}: at best it is {} dearer, at {}", text,
+                                      tie(three_digits(100 * even.dearer) + " %"), *even.nearest)
+                        : text;
   }
   if (*even.accumulation == 1) {
     return fmt::format("from the first: already 1 micro-batch a step ({} tokens) is no dearer",
@@ -231,7 +219,7 @@ std::string break_even_text(const CostStudy& study, const TextStyle& style) {
   const BreakEven& even = *study.break_even;
   const Alternative& other = study.rows[even.against];
   std::string out = paragraph(
-      "", fmt::format("{} costs as much as {}", asked.job.plan->name, name_of(other, asked)),
+      "", fmt::format("break-even of {} with {}", asked.job.plan->name, name_of(other, asked)),
       style);
   out +=
       labelled("batch",
@@ -304,8 +292,6 @@ Json break_even_json(const CostStudy& study) {
   const BreakEven& even = *study.break_even;
   plans::Workload work = study.rows[study.asked].job.workload;
   work.accumulation = even.accumulation.value_or(1);
-  const bool dearer = even.has_accumulation && even.refused.empty() && !even.accumulation &&
-                      even.unfit == study::Unfit::kNone;
   const char* const unfit = even.unfit == study::Unfit::kAsked   ? "asked"
                             : even.unfit == study::Unfit::kOther ? "against"
                                                                  : nullptr;
@@ -314,7 +300,8 @@ Json break_even_json(const CostStudy& study) {
           {"tokens_per_step", even.accumulation ? Json(work.tokens_per_step()) : Json()},
           {"most_accumulation", even.has_accumulation ? Json(even.most) : Json()},
           {"unfit_at_most", unfit ? Json(unfit) : Json()},
-          {"dearer_at_most", dearer ? Json(even.dearer) : Json()},
+          {"nearest_accumulation", or_null(even.nearest)},
+          {"dearer_at_nearest", even.nearest ? Json(even.dearer) : Json()},
           {"refused", even.refused.empty() ? Json() : Json(even.refused)},
           {"usd_per_gpu_hour", even.price ? Json(even.price->value) : Json()}};
 }

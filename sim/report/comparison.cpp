@@ -177,14 +177,8 @@ std::string reason(const ComparisonRow& row) {
   if (!row.refused.empty()) {
     return row.refused;
   }
-  Lines pools;
-  for (const study::PoolReport& pool : row.prediction.pools) {
-    if (!pool.fits()) {
-      pools.push_back(tie(fmt::format("{} needs {} of {}", pool_title(pool.name),
-                                      gib_number(pool.needed()), gib_text(*pool.capacity))));
-    }
-  }
-  return pools.empty() ? "" : "does not fit: " + join(pools, ", ");
+  const std::string pools = misfit_text(row.prediction);
+  return pools.empty() ? "" : "does not fit: " + pools;
 }
 
 std::string needed(const study::PoolReport* pool) {

@@ -160,6 +160,17 @@ std::string join(const std::vector<std::string>& parts, std::string_view between
   return fmt::format("{}", fmt::join(parts, between));
 }
 
+std::string misfit_text(const study::Prediction& prediction) {
+  std::vector<std::string> pools;
+  for (const study::PoolReport& pool : prediction.pools) {
+    if (!pool.fits()) {
+      pools.push_back(tie(fmt::format("{} needs {} of {}", pool_title(pool.name),
+                                      gib_number(pool.needed()), gib_text(*pool.capacity))));
+    }
+  }
+  return join(pools, ", ");
+}
+
 std::string loader_text(const plans::Workload& work) {
   std::vector<std::string> parts;
   if (work.loader_workers > 0) {

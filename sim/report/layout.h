@@ -51,6 +51,9 @@ std::string warnings_text(const std::vector<std::string>& warnings, const TextSt
 
 std::string join(const std::vector<std::string>& parts, std::string_view between);
 
+// What is too large, "GPU needs 120.3 of 95.0 GiB, host ..."; empty where all fits.
+std::string misfit_text(const study::Prediction& prediction);
+
 // "loader 4 cores, 2.0 GB/s"; empty where the work has none.
 std::string loader_text(const plans::Workload& work);
 

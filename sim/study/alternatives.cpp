@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <set>
 #include <tuple>
 
 #include "sim/base/error.h"
@@ -119,10 +120,6 @@ class Balance {
                ? std::optional(*asked.usd_per_token() / *other.usd_per_token() - 1)
                : std::nullopt;
   }
-  bool pays(std::int64_t accumulation) {
-    const std::optional<double> more = dearer(accumulation);
-    return more && *more <= 0;
-  }
   Unfit unfit() const { return unfit_; }
 
  private:
@@ -137,22 +134,27 @@ void find_accumulation(const Alternative& asked, const Alternative& other, Break
   out.most = most_accumulation(asked.job);
   try {
     // One micro-batch is a case of its own: with more, gradients are kept between them.
-    for (const std::int64_t few : {1, 2}) {
-      if (few <= out.most && balance.pays(few)) {
-        out.accumulation = few;
-        return;
+    const std::set<std::int64_t> ends{1, std::min<std::int64_t>(2, out.most), out.most};
+    for (const std::int64_t tried : ends) {
+      const std::optional<double> more = balance.dearer(tried);
+      if (more && (!out.nearest || *more < out.dearer)) {
+        out.nearest = tried;
+        out.dearer = *more;
+      }
+      if (more && *more <= 0) {
+        out.accumulation = tried;
+        break;
       }
     }
-    const std::optional<double> at_most = balance.dearer(out.most);
-    out.dearer = at_most.value_or(0);
     out.unfit = balance.unfit();
-    if (!at_most || *at_most > 0) {
+    if (!out.accumulation || *out.accumulation <= 2) {
       return;
     }
     std::int64_t too_few = 2, enough = out.most;
     while (enough - too_few > 1) {
       const std::int64_t middle = too_few + (enough - too_few) / 2;
-      (balance.pays(middle) ? enough : too_few) = middle;
+      const std::optional<double> more = balance.dearer(middle);
+      (more && *more <= 0 ? enough : too_few) = middle;
     }
     out.accumulation = enough;
   } catch (const InputError& refusal) {  // some plans do not accumulate

@@ -7,10 +7,10 @@
 //   ideal     where that does not fit: the fewest GPUs of one machine on which it would if they
 //             shared parameters with autocast's copies of them, gradients and optimizer states
 //             evenly (engine::peak_if_shared, so at every instant; with what is fixed) and
-//             exchanged them in no time. A step takes
-//             what it would on one GPU with enough memory, and has k times its tokens. No
-//             prediction but a bound: real ones are slower and need more. Its dollars a token do
-//             not depend on k, so that any whole number will do, not powers of two alone.
+//             exchanged them in no time. A step takes what it would on one GPU with enough
+//             memory, and k of them have k times its tokens. No prediction but a bound: real ones
+//             are slower and need more. Its dollars a token do not depend on k, so k is any whole
+//             number, not a power of two alone.
 //   bill      whole steps for the tokens; dollars are hours x GPUs x the price of a GPU
 //   break-even, against the cheapest that is not the job itself:
 //     accumulation  the smallest at which the job is not dearer a token, both at the same number of
@@ -74,10 +74,11 @@ struct BreakEven {
   bool has_accumulation = false;
   std::optional<std::int64_t> accumulation = {};  // nothing: at none up to `most`
   std::int64_t most = 1;
-  double dearer = 0;                     // at `most`, of the other's dollars a token
-  Unfit unfit = Unfit::kNone;            // with `most`
-  std::string refused = {};              // why the job does not accumulate
-  std::optional<UsdPerHour> price = {};  // nothing where both are on one machine
+  std::optional<std::int64_t> nearest = {};  // of 1, 2 and `most` where it is least dear
+  double dearer = 0;                         // then, of the other's dollars a token
+  Unfit unfit = Unfit::kNone;                // with `most`
+  std::string refused = {};                  // why the job does not accumulate
+  std::optional<UsdPerHour> price = {};      // nothing where both are on one machine
 };
 
 struct CostStudy {

@@ -28,7 +28,7 @@ TEST(Cost, FitsATerminalAndEndsWithACommandThatWorks) {
   }
   EXPECT_THAT(text, HasSubstr("zero2-offload (asked)"));
   EXPECT_THAT(text, HasSubstr("ideal, checkpointing"));
-  EXPECT_THAT(text, HasSubstr("zero2-offload costs as much as native on gb200\n"));
+  EXPECT_THAT(text, HasSubstr("break-even of zero2-offload with native on gb200\n"));
   const std::size_t next = text.find("Next: ");
   ASSERT_NE(next, std::string::npos);
   EXPECT_THAT(good(shell(text.substr(next + 6))), HasSubstr("native"));
@@ -74,6 +74,7 @@ TEST(Cost, TakesAPriceForTheMachineAtHand) {
     EXPECT_EQ(row["usd_per_gpu_hour"] == 1.0, here) << row["hardware"];
     EXPECT_EQ(row["price_date"].is_null(), here) << row["hardware"];
   }
+  EXPECT_THAT(good(shell("offsim " + kTwo + " --price '1 USD/h'")), HasSubstr("1.00"));
   EXPECT_THAT(good(offsim("cost --model gpt2 --hardware workstation-pcie4-4090 --plan "
                           "zero2-offload --tokens 1M --machines h100-pcie")),
               HasSubstr("no price"));
