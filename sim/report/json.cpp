@@ -199,6 +199,7 @@ Json describe(const plans::Job& job, const Prediction& p) {
       {"scenario", scenario_json(job)},
       {"feasible", p.feasible()},
       {"infeasible", misfits_json(p)},
+      {"nvme_written_bytes_a_day", p.nvme_written_a_day.value},
       {"step_s", p.step.value},
       {"step_s_range", {p.step_low.value, p.step_high.value}},
       {"tokens_per_step", job.workload.tokens_per_step()},

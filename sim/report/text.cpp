@@ -216,6 +216,17 @@ std::string filling(const Prediction& p, const PoolReport& pool) {
   return pool.peak.value > 0 ? fmt::format("peak in {}: {}", pool.phase, join(parts, ", ")) : "";
 }
 
+// What a day of such steps writes, as drives are rated: in times their capacity.
+std::string wear_text(const Prediction& p, const PoolReport& drive) {
+  if (!drive.capacity || p.nvme_written_a_day.value == 0) {
+    return "";
+  }
+  return fmt::format("; writes {} a day, {} times its capacity: drives are rated for 0.3 "
+                     "(consumer) to 3 (data centre)",
+                     tie(show(p.nvme_written_a_day)),
+                     three_digits(share_of(p.nvme_written_a_day, *drive.capacity)));
+}
+
 std::string memory_text(const Prediction& p, const TextStyle& style) {
   Table table({{"memory, GiB"},
                {"peak", Align::kRight},
@@ -230,7 +241,11 @@ std::string memory_text(const Prediction& p, const TextStyle& style) {
                      gib_number(pool.fixed), pool.capacity ? gib_number(*pool.capacity) : "",
                      pool.capacity ? percent(share_of(pool.needed(), *pool.capacity)) : "",
                      gib_number(pool.resident)});
-      fillings.push_back(pool.fits() ? filling(p, pool) : "");  // said above where it does not
+      std::string said = pool.fits() ? filling(p, pool) : "";  // said above where it does not
+      if (pool.name == "nvme" && pool.fits()) {
+        said += wear_text(p, pool);
+      }
+      fillings.push_back(std::move(said));
     }
   }
   return section(table, fillings, style);

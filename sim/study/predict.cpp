@@ -306,6 +306,9 @@ Prediction predict(const plans::Job& job, std::optional<UsdPerHour> price, Run* 
   p.pools = report_pools(job, run);
   const std::vector<std::string> swaps = swap_warnings(job, p);
   p.warnings.insert(p.warnings.end(), swaps.begin(), swaps.end());
+  constexpr double kDay = 86'400;
+  p.nvme_written_a_day = Bytes(std::llround(
+      p.totals.nvme_write_bytes * static_cast<double>(job.workload.gpus) * kDay / p.step.value));
   p.cost = cost_of(job, price, p.step);
   p.simulate =
       Seconds(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());

@@ -91,6 +91,7 @@ struct Prediction {
   std::vector<std::pair<std::string, double>> utilization;  // by resource
   runtime::StepTotals totals;
   std::vector<PoolReport> pools;
+  Bytes nvme_written_a_day;  // by all ranks, step after step
   std::optional<Cost> cost;
   std::array<double, 4> sources{};  // by machine::Source: share of the critical path
   std::vector<Support> supports;    // largest share first

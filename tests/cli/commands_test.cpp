@@ -212,6 +212,19 @@ TEST(Advise, SaysWhatToChangeAndTheNextCommand) {
   EXPECT_EQ(whole["now"]["schema"], "offsim.prediction/1");
 }
 
+// Drives are rated in writes of their capacity a day.
+TEST(Predict, SaysHowFastItWearsADriveOut) {
+  const std::string ask =
+      "predict --model llama-3.2-1b --hardware workstation-pcie4-4090 --plan zero-infinity "
+      "--set zero-infinity.offload_param=cpu ";
+  EXPECT_THAT(good(offsim(ask)), AllOf(HasSubstr("NVMe"), HasSubstr("times its")));
+  const json p = json::parse(good(offsim(ask + "--json -")));
+  const double written = p["bytes"]["nvme_write"];
+  EXPECT_GT(written, 0);
+  EXPECT_NEAR(p["nvme_written_bytes_a_day"].get<double>(),
+              written * 86'400 / p["step_s"].get<double>(), 1);
+}
+
 TEST(Fit, SaysTheLargestOfEveryPlan) {
   const std::string ask =
       "fit --model llama-3.2-1b --hardware h200-pcie5 --plans native,megatrain ";
