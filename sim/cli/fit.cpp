@@ -53,7 +53,9 @@ std::string fits_text(const std::vector<study::Case>& cases, const std::vector<F
       return n == 0 ? std::string("none") : with_commas(static_cast<double>(n));
     };
     table.add_row({fmt::format("  {}", cases[i].job.plan->name), count(fit.micro_batch),
-                   fit.stops.empty() ? "" : std::string(report::pool_title(fit.stops)),
+                   fit.stops.empty() || fit.stops == "refused"
+                       ? fit.stops
+                       : std::string(report::pool_title(fit.stops)),
                    count(fit.sequence), fit.model.empty() ? "none" : fit.model});
   }
   std::string out = report::paragraph(
@@ -98,6 +100,11 @@ int run_fit(const FitOptions& options, std::ostream& out, std::ostream& err) {
   if (scenario.machines.size() != 1) {
     throw InputError(kCommandLine, "fit takes one machine",
                      "expected offsim compare --micro-batch largest for several");
+  }
+  if (options.work.micro_batch == "largest" || options.work.micro_batch_limit) {
+    throw InputError({"command line: --micro-batch", 0, 0},
+                     "largest has no effect: fit says which is the largest",
+                     "expected a number, of which the sequence is the longest");
   }
   const std::vector<study::Case> cases = cases_of(catalog, scenario, options.terminal, err);
   const std::vector<model::Shape> models = dense_models(catalog);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "sim/base/table.h"
@@ -100,29 +101,45 @@ std::string list_text(const char* title, const std::vector<std::string>& parts,
 }
 
 // What people are told to do about a slow offloaded step, in that order, judged for this job.
+constexpr const char* kMore = ">";  // than is in force
+constexpr const char* kLess = "<";
 struct UsualAdvice {
   const char* setting;
-  const char* to;  // a value; empty: whatever was tried
+  const char* to;  // a value, or more or less of what is in force
   const char* words;
 };
-constexpr std::array<UsualAdvice, 9> kUsual{{
+constexpr std::array<UsualAdvice, 10> kUsual{{
     {"offload_optimizer", "none", "1. Adam on the GPU, parameters still offloaded"},
     {"offload_param", "none", "   parameters on the GPU, Adam still offloaded"},
     {"pin_memory", "true", "2. pinned memory"},
-    {"micro_batch", "", "3. a larger micro-batch"},
-    {"checkpointing", "", "   checkpointing, and what it makes room for"},
-    {"accumulation", "", "   more accumulation"},
-    {"stage3_max_live_parameters", "", "4. more live parameters, longer reuse"},
-    {"stage3_prefetch_bucket_size", "", "   another prefetch bucket"},
-    {"loader_workers", "", "5. fewer data loader workers"},
+    {"micro_batch", kMore, "3. a larger micro-batch"},
+    {"checkpointing", "full", "   checkpointing, and what it makes room for"},
+    {"checkpointing", "none", "   no checkpointing"},
+    {"accumulation", kMore, "   more accumulation"},
+    {"stage3_max_live_parameters", kMore, "4. more live parameters, longer reuse"},
+    {"stage3_prefetch_bucket_size", kMore, "   a larger prefetch bucket"},
+    {"loader_workers", kLess, "5. fewer data loader workers"},
 }};
+
+bool is_usual(const UsualAdvice& usual, const Edit& edit) {
+  const study::Change& change = edit.changes.front();
+  if (edit.kind != Edit::Kind::kSetting || change.setting != usual.setting) {
+    return false;
+  }
+  if (usual.to != kMore && usual.to != kLess) {
+    return change.to == usual.to;
+  }
+  const double from = std::strtod(change.from.c_str(), nullptr);
+  const double to = std::strtod(change.to.c_str(), nullptr);
+  return usual.to == kMore ? to > from : to < from;
+}
 
 std::string verdict(const Tried& tried) {
   if (!tried.refused.empty()) {
     return "refused";
   }
   if (!tried.fits()) {
-    return "does not fit: " + what_is_too_small(tried.prediction);
+    return "does not fit";
   }
   if (std::abs(tried.gain) < kNothing) {
     return "no difference";
@@ -146,12 +163,8 @@ std::string values_text(const Edit& edit) {
 std::string usual_text(const Advice& advice, const TextStyle& style) {
   Table table({{"the usual advice, in its order"}, {"here"}});
   for (const UsualAdvice& usual : kUsual) {
-    const auto fits = [&](const Tried& t) {
-      return t.edit.changes.front().setting == usual.setting &&
-             t.edit.kind == Edit::Kind::kSetting &&
-             (*usual.to == '\0' || t.edit.changes.front().to == usual.to);
-    };
-    const auto found = std::ranges::find_if(advice.tried, fits);  // the best of them
+    const auto found = std::ranges::find_if(
+        advice.tried, [&](const Tried& t) { return is_usual(usual, t.edit); });  // the best
     if (found != advice.tried.end()) {
       table.add_row({std::string("  ") + usual.words,
                      fmt::format("{} ({})", verdict(*found), values_text(found->edit))});

@@ -172,8 +172,8 @@ std::string legend(const CostStudy& study, const TextStyle& style) {
   }
   if (ideal) {
     text +=
-        " Ideal: a bound and no prediction; native on the fewest GPUs that hold it if they "
-        "share parameters, gradients and optimizer states evenly, with no communication at all.";
+        " Ideal: no prediction; native on the fewest GPUs that hold it if they share parameters, "
+        "gradients and optimizer states evenly, each with a whole step and no communication.";
   }
   return paragraph("  ", text, style);
 }

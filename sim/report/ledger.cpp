@@ -70,7 +70,9 @@ std::string around_text(const study::PoolReport& host, const MemoryLedger& ledge
                   fmt::format("{} to {} on the host{}: the whole model in each rank's memory, 2 to "
                               "4 B a parameter, unless it is made in shards (assumed)",
                               tie(gib_text(ledger.load_least)), tie(gib_text(ledger.load_most)),
-                              too_much(ledger.load_least)),
+                              *too_much(ledger.load_least) != '\0'  ? ": does not fit"
+                              : *too_much(ledger.load_most) != '\0' ? ": the most does not fit"
+                                                                    : ""),
                   style) +
          labelled("save",
                   fmt::format("{} on the host{}: {} more than is held, for {} (assumed)",

@@ -221,10 +221,11 @@ std::string wear_text(const Prediction& p, const PoolReport& drive) {
   if (!drive.capacity || p.nvme_written_a_day.value == 0) {
     return "";
   }
-  return fmt::format("; writes {} a day, {} times its capacity: drives are rated for 0.3 "
-                     "(consumer) to 3 (data centre)",
-                     tie(show(p.nvme_written_a_day)),
-                     three_digits(share_of(p.nvme_written_a_day, *drive.capacity)));
+  return fmt::format(
+      "; writes {} a day, {} times its capacity: drives are rated for about "
+      "0.3 (consumer) to 3 (data centre; assumed)",
+      tie(show(p.nvme_written_a_day)),
+      three_digits(share_of(p.nvme_written_a_day, *drive.capacity)));
 }
 
 std::string memory_text(const Prediction& p, const TextStyle& style) {

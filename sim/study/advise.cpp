@@ -180,6 +180,9 @@ std::optional<Edit> together(const Edit& first, const Edit& second) {
       to.phase_sync = from.phase_sync;
     } else if (change.setting == "gpus") {
       to.gpus = from.gpus;
+    } else {
+      SIM_ASSERT(both.job.options.has(change.setting),
+                 "an edit's setting is the work's or a plan's");
     }
   }
   both.size += second.size;
@@ -198,12 +201,16 @@ Advice advise(const plans::Job& job, const std::vector<machine::Machine>& machin
       progress(i + 1, edits.size());
     }
     Tried tried = try_edit(edits[i], advice.now);
-    if (!tried.edit.changes.empty()) {  // else the largest micro-batch is the one that there is
+    const bool again = std::ranges::any_of(advice.tried, [&](const Tried& t) {
+      return t.edit.changes == tried.edit.changes;  // the largest may be twice as large
+    });
+    if (!tried.edit.changes.empty() && !again) {  // or it is the one that there is
       advice.tried.push_back(std::move(tried));
     }
   }
   rank(advice.tried);
-  const bool single = !advice.tried.empty() && advice.tried.front().fits();
+  const bool single = std::ranges::any_of(
+      advice.tried, [](const Tried& t) { return t.fits() && t.edit.kind == Edit::Kind::kSetting; });
   if (good(advice.now) || !single) {
     try_pairs(advice, advice.now);
   }

@@ -2,7 +2,7 @@
 //
 // gain     tokens a second over those of the job as it is: a larger micro-batch is a longer step
 // fits     in every pool, without swapping
-// pairs    two edits at once: where no single one makes the job fit, of those that bring it
+// pairs    two edits at once: where no single setting makes the job fit, of those that bring it
 //          nearest; else the best edits of settings, two by two
 // bounds   what each resource alone needs for the step (its utilization times the step), and the
 //          longest of these: no overlap makes the step shorter than it

@@ -8,9 +8,10 @@
 //             shared parameters with autocast's copies of them, gradients and optimizer states
 //             evenly (engine::peak_if_shared, so at every instant; with what is fixed) and
 //             exchanged them in no time. A step takes what it would on one GPU with enough
-//             memory, and k of them have k times its tokens. No prediction but a bound: real ones
-//             are slower and need more. Its dollars a token do not depend on k, so k is any whole
-//             number, not a power of two alone.
+//             memory, and k of them have k times its tokens. No prediction: real ones communicate
+//             and need more memory, and each updates its part of the states only. Its
+//             dollars a token do not depend on k, so k is any whole number, not a power of two
+//             alone.
 //   bill      whole steps for the tokens; dollars are hours x GPUs x the price of a GPU
 //   break-even, against the cheapest that is not the job itself:
 //     accumulation  the smallest at which the job is not dearer a token, both at the same number of

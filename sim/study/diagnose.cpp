@@ -87,8 +87,10 @@ struct Measured {
   std::vector<Summary> summaries;
   std::optional<double> of(What what) const {
     const auto found = std::ranges::find(summaries, what, &Summary::what);
-    return found == summaries.end() || found->value <= 0 ? std::nullopt
-                                                         : std::optional(found->value);
+    const bool share = what == What::kGpuBusy;  // of which none is an answer
+    return found == summaries.end() || found->value < 0 || (found->value == 0 && !share)
+               ? std::nullopt
+               : std::optional(found->value);
   }
 };
 
@@ -272,7 +274,7 @@ void add_notes(const logs::Log& log, const Measured& seen, Diagnosis& d) {
   }
   if (const auto skipped = seen.of(What::kSkipped)) {
     d.notes.push_back(
-        fmt::format("{:.0f} lines say that a step's update was skipped: such steps "
+        fmt::format("{:.0f} of the log's lines are of skipped updates: such steps "
                     "are short",
                     *skipped));
   }

@@ -25,6 +25,7 @@ namespace offsim::study {
 struct Change {
   std::string setting;  // "micro_batch", "pin_memory", "plan", "hardware"
   std::string from, to;
+  friend bool operator==(const Change&, const Change&) = default;
 };
 
 struct Edit {

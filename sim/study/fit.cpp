@@ -31,6 +31,7 @@ class Varied {
       }
       return stops_.empty();
     } catch (const InputError&) {
+      stops_ = "refused";
       return false;
     }
   }
@@ -87,7 +88,7 @@ Fit fit(const plans::Job& job, const std::vector<model::Shape>& models,
   });
   Varied sequences(job, tried);
   std::int64_t longest = kMostFitTokens / job.workload.micro_batch;
-  if (job.shape.max_sequence > 0) {
+  if (job.shape.positions > 0) {
     longest = std::min(longest, job.shape.max_sequence);
   }
   out.sequence = kSequenceStep * largest(longest / kSequenceStep, [&](std::int64_t steps) {
@@ -97,6 +98,7 @@ Fit fit(const plans::Job& job, const std::vector<model::Shape>& models,
   Varied shapes(job, tried);
   const auto fits = [&](const model::Shape& shape) {
     shapes.job().shape = shape;
+    shapes.job().shape.adapters = job.shape.adapters;
     return 2 * static_cast<double>(model::parameters(shape)) < room(job.machine) && shapes.fits();
   };
   const auto found = std::find_if(models.rbegin(), models.rend(), fits);

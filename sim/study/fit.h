@@ -6,7 +6,8 @@
 //               positions allow (Shape::max_sequence), whatever the model was trained for
 // model         the most parameters among the catalog's dense models, each tried from the largest
 //               on: a plan may refuse one and take a larger one
-// What stops each is the pool that is too small at the next one. Left out: two at once.
+// What stops the micro-batch is the pool that is too small at the next one, or a refusal of the
+// plan. Adapters are the job's for every model. Left out: two at once.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,7 @@ struct Fit {
   std::int64_t micro_batch = 0;  // 0: not even 1
   std::int64_t sequence = 0;     // 0: not even 1,024
   std::string model;             // empty: none of them
-  std::string stops;             // of the micro-batch: "gpu", "host"; empty: nothing up to the end
+  std::string stops;  // of the micro-batch: "gpu", "host", "refused"; empty: nothing up to the end
 };
 
 // Models of one size order: smallest first. `tried` is told of each prediction.

@@ -70,25 +70,24 @@ std::int64_t largest_layer(const model::Shape& shape) {
 DeepspeedEstimate estimate(const plans::Job& job, const Stage& stage) {
   const auto all = static_cast<double>(model::parameters(job.shape));
   const auto largest = static_cast<double>(largest_layer(job.shape));
-  const auto gpus = static_cast<double>(job.workload.gpus);
+  const bool sharded = !job.options.has("zero_init") || job.options.flag("zero_init");
   const auto made = [](std::string gpu_terms, double gpu, std::string host_terms, double host) {
     return DeepspeedEstimate{std::move(gpu_terms), std::move(host_terms), Bytes(std::llround(gpu)),
                              Bytes(std::llround(host * kEstimatorsBuffers))};
   };
   if (stage.stage == 2) {
-    return made("2 B x parameters", 2 * all,
-                fmt::format("{:.0f} B x parameters x 1.5", std::max(4 * gpus, 16.0)),
-                std::max(4 * gpus, 16.0) * all);
+    return made("2 B x parameters", 2 * all, "16 B x parameters x 1.5", 16 * all);
   }
   if (stage.parameters) {
     return made("4 B x the largest layer", 4 * largest, "18 B x parameters x 1.5", 18 * all);
   }
   if (stage.optimizer) {
-    return made("4 B x the largest layer + 2 B x parameters", 4 * largest + 2 * all / gpus,
+    return made("4 B x the largest layer + 2 B x parameters", 4 * largest + 2 * all,
                 "16 B x parameters x 1.5", 16 * all);
   }
-  return made("4 B x the largest layer + 18 B x parameters", 4 * largest + 18 * all / gpus,
-              "4 B x the largest layer x 1.5", 4 * largest * gpus);
+  return made("4 B x the largest layer + 18 B x parameters", 4 * largest + 18 * all,
+              sharded ? "4 B x the largest layer x 1.5" : "4 B x parameters x 1.5",
+              4 * (sharded ? largest : all));
 }
 
 }  // namespace

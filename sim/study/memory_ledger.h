@@ -10,14 +10,15 @@
 //          parameters on the host (stage3_gather_16bit_weights_on_model_save), others copy a
 //          tensor at a time: assumed
 // DeepSpeed's own estimators (estimate_zero2_model_states_mem_needs and its zero3 sibling,
-// runtime/zero of 0.19.6), with P parameters, L of the largest module by itself (the embedding), g
-// GPUs of one node, and a factor b = 1.5 for buffers; bytes:
-//   stage 2, optimizer on the CPU         GPU 2 P                 host max(4 g, 16) P b
-//   stage 3, both on the CPU              GPU 4 L                 host 18 P b  (zero.Init)
-//   stage 3, optimizer on the CPU         GPU 4 L + 2 P / g       host 16 P b  (zero.Init)
-//   stage 3, neither                      GPU 4 L + 18 P / g      host 4 L g b (zero.Init)
-// They know model states alone: no activations, buckets, gathered parameters, pinned rounding.
-// Left out: several nodes, the drive, hybrid engines.
+// runtime/zero of 0.19.6), with P parameters, L of the largest module by itself (the embedding),
+// one GPU, and a factor b = 1.5 for buffers; bytes:
+//   stage 2, optimizer on the CPU         GPU 2 P           host 16 P b
+//   stage 3, both on the CPU              GPU 4 L           host 18 P b
+//   stage 3, optimizer on the CPU         GPU 4 L + 2 P     host 16 P b
+//   stage 3, neither                      GPU 4 L + 18 P    host 4 L b, without zero.Init 4 P b
+// They know model states alone: no activations, buckets, gathered parameters, pinned rounding; and
+// no drive, which they take for the host.
+// Left out: several GPUs in these estimators.
 #pragma once
 
 #include <array>

@@ -182,6 +182,8 @@ std::optional<Suspect> between_steps(const Diagnosis& d) {
   return out;
 }
 
+constexpr double kNextToNothing = 0.05;  // of an update
+
 std::optional<Suspect> skipped_updates(const Diagnosis& d, const Prediction& expected,
                                        const logs::Log& log) {
   const std::size_t skipped = log.values(What::kSkipped).size();
@@ -199,12 +201,21 @@ std::optional<Suspect> skipped_updates(const Diagnosis& d, const Prediction& exp
               .command = "grep -c 'Skipping step' train.log",
               .times = d.expected,
               .distance = {}};
-  out.times.optimizer = labelled_time(expected, "check for infinities");
+  // What is left of a skipped step: the check, unless it is part of the backward; then what there
+  // is, if it is next to nothing.
+  const double check = labelled_time(expected, "check for infinities");
+  out.times.optimizer =
+      check > 0 ? check : std::min(*d.measured.optimizer, kNextToNothing * *d.expected.optimizer);
   out.times.step = *d.expected.step - *d.expected.optimizer + *out.times.optimizer;
   return out;
 }
 
-std::optional<Suspect> swapping(const Prediction& expected, const logs::Log& log) {
+std::optional<Suspect> swapping(const Diagnosis& d, const Prediction& expected,
+                                const logs::Log& log) {
+  if (d.measured.step && d.expected.step &&
+      *d.measured.step <= (1 + kReproduces) * *d.expected.step) {
+    return std::nullopt;  // what swaps is slow
+  }
   const double share = most_of(log, What::kHostShare);
   const PoolReport* const host =
       expected.pool(expected.pool("unified") != nullptr ? "unified" : "host");
@@ -213,12 +224,14 @@ std::optional<Suspect> swapping(const Prediction& expected, const logs::Log& log
     return std::nullopt;
   }
   return Suspect{.name = "swap",
-                 .title = "a host that swaps",
+                 .title = share >= kSwapsFrom
+                              ? std::string("a host that swaps")
+                              : fmt::format("a host that swaps: the job alone fills {:.0f} % of it",
+                                            100 * gib(host->needed()) / gib(*host->capacity)),
                  .setting = "not simulated",
                  .seen = share >= kSwapsFrom
                              ? fmt::format("the log has host memory {:.0f} % full", 100 * share)
-                             : fmt::format("the job alone fills {:.0f} % of the host",
-                                           100 * gib(host->needed()) / gib(*host->capacity)),
+                             : "",
                  .check =
                      "With free memory near nothing everything is slower: look for swap in "
                      "use and for pages going in and out (si, so).",
@@ -242,7 +255,7 @@ std::vector<Suspect> arithmetic_suspects(const Diagnosis& d, const Prediction& e
                                          const logs::Log& log) {
   std::vector<Suspect> out;
   for (const std::optional<Suspect>& found :
-       {between_steps(d), skipped_updates(d, expected, log), swapping(expected, log)}) {
+       {between_steps(d), skipped_updates(d, expected, log), swapping(d, expected, log)}) {
     if (found) {
       out.push_back(*found);
     }
