@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
 #include "sim/base/hjson.h"
 #include "sim/import/block.h"
@@ -143,6 +142,16 @@ class Accelerate {
     } else if (precision != "no") {
       around_.precision = Given{precision + "-mixed", top_.place("mixed_precision")};
     }
+    if (lower(top_.text("use_cpu", "false")) == "true") {
+      findings_.refuse(top_.place("use_cpu"), "training on the CPU is not modelled",
+                       "expected use_cpu false");
+    }
+    for (const char* const key : {"parallelism_config", "fp8_config"}) {
+      if (const Node* const other = top_.map(key); other != nullptr && !other->items.empty()) {
+        findings_.warn(top_.key_place(key),
+                       fmt::format("{} is not modelled: the prediction is without it", key));
+      }
+    }
     if (const Node* const deepspeed = top_.map("deepspeed_config")) {
       read_deepspeed_block(*deepspeed);
     } else if (const Node* const fsdp = top_.map("fsdp_config")) {
@@ -271,18 +280,16 @@ class Accelerate {
   }
 
   void check_sharding(Block& fsdp) {
-    std::string strategy = fsdp.text("fsdp_sharding_strategy", "FULL_SHARD");
-    std::ranges::transform(strategy, strategy.begin(),
-                           [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    const std::string strategy = lower(fsdp.text("fsdp_sharding_strategy", "FULL_SHARD"));
     const bool one = !around_.gpus || around_.gpus->text == "1";
     if (one) {
       fsdp.no_effect("fsdp_sharding_strategy", "one GPU shares nothing out");
-    } else if (strategy != "FULL_SHARD" && strategy != "1") {
+    } else if (strategy != "full_shard" && strategy != "1") {
       findings_.refuse(fsdp.place("fsdp_sharding_strategy"),
                        fmt::format("sharding {} is not modelled", strategy), "expected FULL_SHARD");
     }
-    const std::string reshard = fsdp.text("fsdp_reshard_after_forward", "true");
-    if (reshard != "true" && reshard != "FULL_SHARD") {
+    const std::string reshard = lower(fsdp.text("fsdp_reshard_after_forward", "true"));
+    if (reshard != "true" && reshard != "full_shard") {
       findings_.refuse(fsdp.place("fsdp_reshard_after_forward"),
                        fmt::format("fsdp_reshard_after_forward {} is not modelled", reshard),
                        "expected true");

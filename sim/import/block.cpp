@@ -16,12 +16,6 @@ namespace {
 
 constexpr double kMostCount = 1e19;  // sys.maxsize is seen
 
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 std::vector<std::string> names_of(const BlockSpec& spec) {
   std::vector<std::string> names;
   for (const Key& key : spec.keys) {
@@ -58,6 +52,12 @@ std::string_view comma_hint(const Node& node) {
 }
 
 }  // namespace
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
 
 std::string elements_text(double count) {
   return fmt::format("{} elements, {} in 16 bits", with_commas(count),

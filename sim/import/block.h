@@ -83,7 +83,9 @@ class Block {
   std::map<std::string, Value, std::less<>> values_;
 };
 
-// "500,000,000 elements, 953.7 MiB in 16 bits"
+std::string lower(std::string text);  // its ASCII letters
+
+// "500,000,000 elements, 954 MiB in 16 bits"
 std::string elements_text(double count);
 
 }  // namespace offsim::imports

@@ -218,6 +218,10 @@ class Zero {
       findings_.warn(stage, fmt::format("stage {} without offload: everything is on the GPU, as "
                                         "native has it{}",
                                         stage_, rest_.wide ? "" : kNativeDiffers));
+      if (zenflow_.exists()) {
+        findings_.warn(zero_.place("zenflow"),
+                       "zenflow has no effect here without offload_optimizer at stage 1 or 2");
+      }
     }
     if (stage_ == 3 && optimizer_device_ == "none" && param_device_ == "none") {
       findings_.warn(stage, "nothing is offloaded: stage 3 on one GPU gathers what it has already");
