@@ -52,6 +52,7 @@ const BlockSpec& yaml_block() {
                                   "parallelism_config"}) {
       spec.keys.push_back({key, Kind::kAny, "says how training is launched"});
     }
+    spec.reader = "Accelerate";
     return spec;
   }();
   return kBlock;
@@ -77,6 +78,7 @@ const BlockSpec& flat_block() {
           "deepspeed_inclusion_filter", "deepspeed_moe_layer_cls_names"}) {
       spec.keys.push_back({key, Kind::kAny, "says how training is launched"});
     }
+    spec.reader = "Accelerate";
     return spec;
   }();
   return kBlock;
@@ -103,6 +105,7 @@ const BlockSpec& fsdp_block() {
           "fsdp_min_num_params", "fsdp_backward_prefetch_policy"}) {
       spec.keys.push_back({key, Kind::kAny, "FSDP2 has no such setting"});
     }
+    spec.reader = "Accelerate";
     return spec;
   }();
   return kBlock;
@@ -344,7 +347,7 @@ void refuse_other_tools(const Node& root) {
     const char* tool;
     const char* expected;
   };
-  static constexpr std::array<Other, 12> kOthers{{
+  static constexpr std::array<Other, 13> kOthers{{
       {"fsdp_cpu_offload", "torchtune's", "expected --plan fsdp2-offload"},
       {"component", "torchtune's", "expected --plan torchao-offload for its CPUOffloadOptimizer"},
       {"optim_cpu_offload", "prime-rl's", "expected --plan fsdp2-offload"},
@@ -358,6 +361,8 @@ void refuse_other_tools(const Node& root) {
       {"cutoff_len", "LLaMA-Factory's",
        "expected it as --trainer FILE, and the DeepSpeed file it names as --ds-config"},
       {"base_model", "axolotl's", "expected the DeepSpeed file that it names"},
+      {"strategy", "Lightning's",
+       "expected the DeepSpeed configuration that its strategy stands for, as a .json file"},
       {"zero_optimization", "GPT-NeoX's, or YAML around a DeepSpeed configuration",
        "expected what DeepSpeed is given, as a .json file"},
       {"deepspeed", "a training tool's", "expected the DeepSpeed file that it names"},

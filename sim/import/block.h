@@ -33,6 +33,7 @@ struct BlockSpec {
   std::string_view name;  // with the path; empty: the file's top
   bool strict = true;
   std::vector<Key> keys;
+  std::string_view reader = "DeepSpeed";
   const Key* find(std::string_view name) const;
 };
 

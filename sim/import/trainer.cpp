@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "sim/base/config.h"
 #include "sim/base/text.h"
@@ -15,6 +16,10 @@ namespace {
 using study::Given;
 
 const Place kHere{"--trainer", 0, 0};
+
+constexpr std::array<std::string_view, 4> kMegatrons{
+    "optimizer-cpu-offload", "optimizer-offload-fraction", "overlap-cpu-optimizer-d2h-h2d",
+    "use-precision-aware-optimizer"};
 
 constexpr const char* kLauncher =
     "not read: expected Accelerate's YAML, or DeepSpeed's file, as --ds-config";
@@ -157,8 +162,7 @@ void Trainer::read_file(const std::string& path) {
 }
 
 void Trainer::add(const std::string& name, const Given& value) {
-  if (name.find("optimizer-cpu-offload") != std::string::npos ||
-      name == "use-precision-aware-optimizer") {
+  if (std::ranges::count(kMegatrons, name) > 0) {
     throw InputError(value.place, fmt::format("--{} is Megatron's", name),
                      "expected the Trainer's arguments: Megatron's offload is not modelled");
   }

@@ -51,7 +51,7 @@ class Zero {
         plan_(plan),
         optimizer_(make(offload_optimizer_block(), "offload_optimizer")),
         param_(make(offload_param_block(), "offload_param")),
-        zenflow_(make_zenflow()) {}
+        zenflow_(make(zenflow_block(), "zenflow")) {}
 
   void read() {
     optimizer_device_ = device_of(optimizer_, "cpu_offload");
@@ -74,9 +74,6 @@ class Zero {
     const Node* const node = zero_.map(key);
     return node != nullptr ? Block(spec, *node, findings_) : Block(spec, findings_);
   }
-
-  // Its intervals may be "auto", which then is dropped as elsewhere: the default is the same.
-  Block make_zenflow() { return make(zenflow_block(), "zenflow"); }
 
   std::string device_of(const Block& block, std::string_view legacy) {
     if (zero_.given(legacy)) {

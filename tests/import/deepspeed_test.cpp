@@ -17,7 +17,7 @@ TEST_P(Refuses, WithPlaceAndReason) {
 INSTANTIATE_TEST_SUITE_P(
     DeepSpeed, Refuses,
     testing::Values(
-        // DeepSpeed takes True for a text; what is on for one reader and not for the other is refused.
+        // DeepSpeed takes True for a text, where whoever wrote it means true.
         Case{"6 Python", "{'zero_optimization': {'stage': 3, 'x': True}}",
              "ds.json:1:41: not JSON or Hjson: True is Python's; expected true"},
         Case{"16 both auto",
