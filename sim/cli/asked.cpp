@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <ostream>
 
+#include "sim/plans/checks.h"
+#include "sim/plans/plan.h"
 #include "sim/report/layout.h"
 
 namespace offsim::cli {
@@ -67,6 +69,28 @@ study::Scenario question(const StepQuestion& options, imports::Imported& importe
   return scenario;
 }
 
+// A launcher's processes, of which one may be asked for; and what else the plan refuses, at the
+// place where the configuration names it.
+void check(const study::Case& c, const imports::Imported& imported) {
+  const plans::Job& job = c.job;
+  const std::int64_t most = job.plan->several_gpus ? job.machine.gpus : 1;
+  const auto& gpus = imported.workload.gpus;
+  if (gpus && gpus->place != kCommandLine && job.workload.gpus > most) {
+    throw InputError(gpus->place,
+                     fmt::format("{} processes, and {}", job.workload.gpus,
+                                 most == 1 && !job.plan->several_gpus
+                                     ? fmt::format("{} is modelled on one GPU", job.plan->name)
+                                     : fmt::format("{} has {}", job.machine.name, most)),
+                     fmt::format("expected --gpus {}, which overrides it", most));
+  }
+  try {
+    job.plan->check(job);
+    plans::check_question(job);
+  } catch (const InputError& refusal) {
+    throw refusal.at(imported.plan.name.place);
+  }
+}
+
 }  // namespace
 
 Asked ask_step(const StepQuestion& options, const study::Catalog& catalog, std::string_view command,
@@ -80,7 +104,11 @@ Asked ask_step(const StepQuestion& options, const study::Catalog& catalog, std::
     throw InputError(kCommandLine, fmt::format("{} takes one plan and one machine", command),
                      "expected offsim compare for several");
   }
-  return {std::move(study::cases(catalog, scenario).front()), std::move(imported)};
+  Asked asked{std::move(study::cases(catalog, scenario).front()), std::move(imported)};
+  if (!asked.imported.plan.name.text.empty()) {
+    check(asked.question, asked.imported);
+  }
+  return asked;
 }
 
 std::string settings_text(const imports::Imported& imported, const report::TextStyle& style) {

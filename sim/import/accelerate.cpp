@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
 #include "sim/base/hjson.h"
 #include "sim/import/block.h"
@@ -53,6 +52,7 @@ const BlockSpec& yaml_block() {
                                   "parallelism_config"}) {
       spec.keys.push_back({key, Kind::kAny, "says how training is launched"});
     }
+    spec.reader = "Accelerate";
     return spec;
   }();
   return kBlock;
@@ -78,6 +78,7 @@ const BlockSpec& flat_block() {
           "deepspeed_inclusion_filter", "deepspeed_moe_layer_cls_names"}) {
       spec.keys.push_back({key, Kind::kAny, "says how training is launched"});
     }
+    spec.reader = "Accelerate";
     return spec;
   }();
   return kBlock;
@@ -104,6 +105,7 @@ const BlockSpec& fsdp_block() {
           "fsdp_min_num_params", "fsdp_backward_prefetch_policy"}) {
       spec.keys.push_back({key, Kind::kAny, "FSDP2 has no such setting"});
     }
+    spec.reader = "Accelerate";
     return spec;
   }();
   return kBlock;
@@ -142,6 +144,16 @@ class Accelerate {
                        "expected bf16 or fp16");
     } else if (precision != "no") {
       around_.precision = Given{precision + "-mixed", top_.place("mixed_precision")};
+    }
+    if (lower(top_.text("use_cpu", "false")) == "true") {
+      findings_.refuse(top_.place("use_cpu"), "training on the CPU is not modelled",
+                       "expected use_cpu false");
+    }
+    for (const char* const key : {"parallelism_config", "fp8_config"}) {
+      if (const Node* const other = top_.map(key); other != nullptr && !other->items.empty()) {
+        findings_.warn(top_.key_place(key),
+                       fmt::format("{} is not modelled: the prediction is without it", key));
+      }
     }
     if (const Node* const deepspeed = top_.map("deepspeed_config")) {
       read_deepspeed_block(*deepspeed);
@@ -271,18 +283,16 @@ class Accelerate {
   }
 
   void check_sharding(Block& fsdp) {
-    std::string strategy = fsdp.text("fsdp_sharding_strategy", "FULL_SHARD");
-    std::ranges::transform(strategy, strategy.begin(),
-                           [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+    const std::string strategy = lower(fsdp.text("fsdp_sharding_strategy", "FULL_SHARD"));
     const bool one = !around_.gpus || around_.gpus->text == "1";
     if (one) {
       fsdp.no_effect("fsdp_sharding_strategy", "one GPU shares nothing out");
-    } else if (strategy != "FULL_SHARD" && strategy != "1") {
+    } else if (strategy != "full_shard" && strategy != "1") {
       findings_.refuse(fsdp.place("fsdp_sharding_strategy"),
                        fmt::format("sharding {} is not modelled", strategy), "expected FULL_SHARD");
     }
-    const std::string reshard = fsdp.text("fsdp_reshard_after_forward", "true");
-    if (reshard != "true" && reshard != "FULL_SHARD") {
+    const std::string reshard = lower(fsdp.text("fsdp_reshard_after_forward", "true"));
+    if (reshard != "true" && reshard != "full_shard") {
       findings_.refuse(fsdp.place("fsdp_reshard_after_forward"),
                        fmt::format("fsdp_reshard_after_forward {} is not modelled", reshard),
                        "expected true");
@@ -337,7 +347,7 @@ void refuse_other_tools(const Node& root) {
     const char* tool;
     const char* expected;
   };
-  static constexpr std::array<Other, 12> kOthers{{
+  static constexpr std::array<Other, 13> kOthers{{
       {"fsdp_cpu_offload", "torchtune's", "expected --plan fsdp2-offload"},
       {"component", "torchtune's", "expected --plan torchao-offload for its CPUOffloadOptimizer"},
       {"optim_cpu_offload", "prime-rl's", "expected --plan fsdp2-offload"},
@@ -351,6 +361,8 @@ void refuse_other_tools(const Node& root) {
       {"cutoff_len", "LLaMA-Factory's",
        "expected it as --trainer FILE, and the DeepSpeed file it names as --ds-config"},
       {"base_model", "axolotl's", "expected the DeepSpeed file that it names"},
+      {"strategy", "Lightning's",
+       "expected the DeepSpeed configuration that its strategy stands for, as a .json file"},
       {"zero_optimization", "GPT-NeoX's, or YAML around a DeepSpeed configuration",
        "expected what DeepSpeed is given, as a .json file"},
       {"deepspeed", "a training tool's", "expected the DeepSpeed file that it names"},

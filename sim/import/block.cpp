@@ -16,12 +16,6 @@ namespace {
 
 constexpr double kMostCount = 1e19;  // sys.maxsize is seen
 
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
 std::vector<std::string> names_of(const BlockSpec& spec) {
   std::vector<std::string> names;
   for (const Key& key : spec.keys) {
@@ -58,6 +52,12 @@ std::string_view comma_hint(const Node& node) {
 }
 
 }  // namespace
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
 
 std::string elements_text(double count) {
   return fmt::format("{} elements, {} in 16 bits", with_commas(count),
@@ -202,16 +202,19 @@ void Block::unknown(const std::string& key, const Place& place) {
                            : !near.empty() ? fmt::format("did you mean '{}'?", near)
                                            : "";
   if (spec_->strict) {
-    findings_->refuse(place, fmt::format("there is no '{}'{}", key, where),
-                      hint.empty() ? "DeepSpeed refuses keys that it does not know there" : hint);
+    findings_->refuse(
+        place, fmt::format("there is no '{}'{}", key, where),
+        hint.empty() ? fmt::format("{} refuses keys that it does not know there", spec_->reader)
+                     : hint);
     return;
   }
-  findings_->add({full_name(key), "ignored", place.text(), "DeepSpeed has no such key"});
+  findings_->add(
+      {full_name(key), "ignored", place.text(), fmt::format("{} has no such key", spec_->reader)});
   const bool loud =
       std::ranges::count(std::vector<std::string>{"zero_optimization", "bf16", "fp16", "aio"},
                          near) > 0;
   findings_->warn(place,
-                  fmt::format("DeepSpeed ignores '{}'{}{}{}", key, where,
+                  fmt::format("{} ignores '{}'{}{}{}", spec_->reader, key, where,
                               loud ? ", and all that is in it: NOTHING of it is in force" : "",
                               hint.empty() ? "" : "; " + hint));
 }

@@ -33,6 +33,7 @@ struct BlockSpec {
   std::string_view name;  // with the path; empty: the file's top
   bool strict = true;
   std::vector<Key> keys;
+  std::string_view reader = "DeepSpeed";
   const Key* find(std::string_view name) const;
 };
 
@@ -83,7 +84,9 @@ class Block {
   std::map<std::string, Value, std::less<>> values_;
 };
 
-// "500,000,000 elements, 953.7 MiB in 16 bits"
+std::string lower(std::string text);  // its ASCII letters
+
+// "500,000,000 elements, 954 MiB in 16 bits"
 std::string elements_text(double count);
 
 }  // namespace offsim::imports

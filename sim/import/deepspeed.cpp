@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "sim/base/config.h"
 #include "sim/base/quantity.h"
+#include "sim/base/text.h"
 #include "sim/import/batch.h"
 #include "sim/import/keys.h"
 #include "sim/import/zero.h"
@@ -56,8 +56,9 @@ class DeepSpeed {
     read_precision();
     read_batch();
     read_partners();
-    read_optimizer();
     read_zero_block();
+    read_optimizer();
+    list_defaults(plan_, plan_.name.text == "native" ? "" : around_.version, findings_);
   }
 
  private:
@@ -103,7 +104,16 @@ class DeepSpeed {
 
   bool enabled(Block& block, std::string_view trainers) {
     if (!block.automatic("enabled")) {
-      return block.flag("enabled", false);
+      const bool on = block.flag("enabled", false);
+      const std::string argument(trainers.substr(0, trainers.find('-')));
+      if (block.given("enabled") && around_.trainer != nullptr &&
+          around_.trainer->find(argument) != nullptr && around_.trainer->flag(argument) != on) {
+        findings_.refuse(block.place("enabled"),
+                         fmt::format("{} is {}, and the Trainer's argument says {}",
+                                     block.full_name("enabled"), on, !on),
+                         "expected the same, or auto");
+      }
+      return on;
     }
     std::optional<Given> said = around_.precision;
     if (around_.trainer != nullptr && around_.trainer->precision()) {
@@ -338,31 +348,50 @@ class DeepSpeed {
     }
   }
 
+  bool optimizer_is_offloaded() const {
+    return plan_.name.text != "native" &&
+           std::ranges::none_of(plan_.options, [](const auto& option) {
+             return option.first.text == "offload_optimizer" && option.second.text == "none";
+           });
+  }
+
   void read_optimizer() {
-    std::string type = optimizer_.text("type");
-    if (around_.trainer != nullptr && type.empty() && around_.trainer->find("optim") != nullptr) {
-      type = around_.trainer->find("optim")->text;
-      optim_at_ = around_.trainer->find("optim")->place;
-    } else if (!type.empty()) {
-      optim_at_ = optimizer_.place("type");
+    Given type;
+    if (optimizer_.given("type")) {
+      type = optimizer_.as_given("type");
+    } else if (around_.trainer != nullptr && around_.trainer->find("optim") != nullptr) {
+      type = *around_.trainer->find("optim");
     }
-    std::string lower = type;
-    std::ranges::transform(lower, lower.begin(),
-                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    const bool offloaded = optimizer_is_offloaded();
+    if (offloaded && !optimizer_.exists()) {
+      findings_.add({"optimizer", "AdamW, DeepSpeed's own on the CPU", "no optimizer block", ""});
+    }
+    const std::string name = lower(type.text);
+    if (!name.empty() && name.find("adam") == std::string::npos) {
+      findings_.warn(type.place, fmt::format("optimizer {} is not modelled: Adam's bytes and time "
+                                             "are taken",
+                                             printable(type.text, 60)));
+    }
+    const bool eight_bit = name.find("8bit") != std::string::npos;
+    if (!offloaded) {
+      if (eight_bit) {
+        findings_.warn(type.place,
+                       "8-bit states are not modelled: they are fp32 here, 4 times as large");
+      }
+      return;
+    }
+    if (eight_bit) {
+      findings_.refuse(type.place, "an 8-bit Adam does not run on the CPU",
+                       "expected AdamW with offload");
+    }
     const Node* const params = optimizer_.map("params");
     const Node* const torch_adam = params != nullptr && params->kind == Node::Kind::kMap
                                        ? params->find("torch_adam")
                                        : nullptr;
-    eight_bit_ = lower.find("8bit") != std::string::npos;
     if (torch_adam != nullptr && torch_adam->scalar == "true") {
       warn_slow(torch_adam->place, "torch_adam");
     } else if (!top_.flag("zero_force_ds_cpu_optimizer", true)) {
       warn_slow(top_.place("zero_force_ds_cpu_optimizer"), "zero_force_ds_cpu_optimizer false");
-    }
-    if (!lower.empty() && lower.find("adam") == std::string::npos) {
-      findings_.warn(optim_at_, fmt::format("optimizer {} is not modelled: Adam's bytes and time "
-                                            "are taken",
-                                            type));
     }
   }
 
@@ -415,9 +444,6 @@ class DeepSpeed {
     rest.aio = &aio_;
     read_zero(zero, stage, rest, around_, findings_, plan_);
     const std::string& plan = plan_.name.text;
-    if (plan != "native" && !optimizer_.exists()) {
-      findings_.add({"optimizer", "AdamW, DeepSpeed's own on the CPU", "no optimizer block", ""});
-    }
     if (plan != "native" && plan != "superoffload") {
       top_.no_effect("gradient_clipping", "the step scales gradients once, whatever the norm");
     }
@@ -426,11 +452,6 @@ class DeepSpeed {
         aio_.no_effect(key.name, "nothing is on nvme");
       }
     }
-    if (eight_bit_ && plan != "native") {
-      findings_.refuse(optim_at_, "an 8-bit Adam does not run on the CPU",
-                       "expected AdamW with offload");
-    }
-    list_defaults(plan_, plan == "native" ? "" : around_.version, findings_);
   }
 
   const Node& root_;
@@ -439,8 +460,7 @@ class DeepSpeed {
   GivenPlan& plan_;
   GivenWorkload& work_;
   Block top_, bf16_, fp16_, aio_, activation_, optimizer_;
-  bool wide_ = true, eight_bit_ = false;
-  Place optim_at_;
+  bool wide_ = true;
   std::optional<Place> asked_;
 };
 

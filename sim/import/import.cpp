@@ -126,6 +126,8 @@ Imported import_question(const Ask& ask) {
   }
   findings.warnings.insert(findings.warnings.end(), trainers.warnings.begin(),
                            trainers.warnings.end());
+  findings.refusals.insert(findings.refusals.end(), trainers.refusals.begin(),
+                           trainers.refusals.end());
   findings.settle();
   if (trainer) {
     merge(out.workload, trainer->workload(), true);

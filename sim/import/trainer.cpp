@@ -3,10 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
+#include <array>
 
 #include "sim/base/config.h"
 #include "sim/base/text.h"
+#include "sim/import/block.h"
 
 namespace offsim::imports {
 
@@ -16,7 +17,14 @@ using study::Given;
 
 const Place kHere{"--trainer", 0, 0};
 
-// Names that are read; the others say why not.
+constexpr std::array<std::string_view, 4> kMegatrons{
+    "optimizer-cpu-offload", "optimizer-offload-fraction", "overlap-cpu-optimizer-d2h-h2d",
+    "use-precision-aware-optimizer"};
+
+constexpr const char* kLauncher =
+    "not read: expected Accelerate's YAML, or DeepSpeed's file, as --ds-config";
+
+// Names that are read; the others say why not, which is warned of.
 const std::map<std::string, std::string>& arguments() {
   static const std::map<std::string, std::string> kNames{
       {"per_device_train_batch_size", ""},
@@ -34,7 +42,13 @@ const std::map<std::string, std::string>& arguments() {
       {"block_size", ""},
       {"optim", ""},
       {"dataloader_num_workers", ""},
-      {"dataloader_pin_memory", "batches are small: their copies are not modelled"},
+      {"mixed_precision", kLauncher},
+      {"use_deepspeed", kLauncher},
+      {"zero_stage", kLauncher},
+      {"offload_optimizer_device", kLauncher},
+      {"offload_param_device", kLauncher},
+      {"use_fsdp", kLauncher},
+      {"fsdp_offload_params", kLauncher},
       {"activation_offloading", ""},
       {"num_processes", ""},
       {"num_gpus", ""},
@@ -44,16 +58,22 @@ const std::map<std::string, std::string>& arguments() {
       {"lora_rank", ""},
       {"load_in_4bit", ""},
       {"load_in_8bit", ""},
-      {"torch_compile", "compiled kernels are not modelled"},
+      {"torch_compile", "not modelled: kernels are PyTorch's eager ones"},
       {"fsdp", "not read: name the plan, --plan fsdp2-offload, or Accelerate's file"}};
   return kNames;
 }
 
-bool is_true(const std::string& text) {
-  std::string lower = text;
-  std::ranges::transform(lower, lower.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return lower == "true" || lower == "1" || lower == "yes" || lower.empty();
+// As the Trainer takes words; an argument alone is true.
+bool to_flag(const std::string& name, const Given& given) {
+  const std::string word = lower(given.text);
+  const auto is = [&](std::initializer_list<std::string_view> words) {
+    return std::ranges::find(words, word) != words.end();
+  };
+  if (!is({"", "true", "t", "yes", "y", "1", "false", "f", "no", "n", "0"})) {
+    throw InputError(given.place, fmt::format("--{} is '{}'", name, printable(given.text, 60)),
+                     "expected true or false");
+  }
+  return is({"", "true", "t", "yes", "y", "1"});
 }
 
 // Words as a shell makes them, quotes taken away.
@@ -142,8 +162,7 @@ void Trainer::read_file(const std::string& path) {
 }
 
 void Trainer::add(const std::string& name, const Given& value) {
-  if (name.find("optimizer-cpu-offload") != std::string::npos ||
-      name == "use-precision-aware-optimizer") {
+  if (std::ranges::count(kMegatrons, name) > 0) {
     throw InputError(value.place, fmt::format("--{} is Megatron's", name),
                      "expected the Trainer's arguments: Megatron's offload is not modelled");
   }
@@ -171,17 +190,20 @@ void Trainer::list() {
                     found != arguments().end() ? found->second
                                                : "not read: it is none of those that offsim knows "
                                                  "to change a step's time or memory"});
-    if (found == arguments().end()) {
+    if (found != arguments().end()) {
+      if (!found->second.empty() && value.text != "false" && value.text != "False") {
+        findings_->warn(value.place, fmt::format("--{} is {}", name, found->second));
+      }
+    } else {
       if (const std::string near = nearest(name, known); !near.empty()) {
         findings_->warn(value.place, fmt::format("--{} is not read; did you mean --{}?",
                                                  printable(name, 60), near));
       }
     }
   }
-  if (flag("torch_compile")) {
-    findings_->warn(find("torch_compile")->place,
-                    "torch_compile is not modelled: kernels are "
-                    "PyTorch's eager ones");
+  if (flag("bf16") && flag("fp16")) {
+    findings_->refuse(find("fp16")->place, "--bf16 and --fp16 are both true",
+                      "expected one of them");
   }
 }
 
@@ -192,7 +214,7 @@ const Given* Trainer::find(const std::string& name) const {
 
 bool Trainer::flag(const std::string& name) const {
   const Given* const value = find(name);
-  return value != nullptr && is_true(value->text);
+  return value != nullptr && to_flag(name, *value);
 }
 
 const Given* Trainer::any(std::initializer_list<const char*> names) const {

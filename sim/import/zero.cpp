@@ -51,7 +51,7 @@ class Zero {
         plan_(plan),
         optimizer_(make(offload_optimizer_block(), "offload_optimizer")),
         param_(make(offload_param_block(), "offload_param")),
-        zenflow_(make_zenflow()) {}
+        zenflow_(make(zenflow_block(), "zenflow")) {}
 
   void read() {
     optimizer_device_ = device_of(optimizer_, "cpu_offload");
@@ -74,9 +74,6 @@ class Zero {
     const Node* const node = zero_.map(key);
     return node != nullptr ? Block(spec, *node, findings_) : Block(spec, findings_);
   }
-
-  // Its intervals may be "auto", which then is dropped as elsewhere: the default is the same.
-  Block make_zenflow() { return make(zenflow_block(), "zenflow"); }
 
   std::string device_of(const Block& block, std::string_view legacy) {
     if (zero_.given(legacy)) {
@@ -218,6 +215,10 @@ class Zero {
       findings_.warn(stage, fmt::format("stage {} without offload: everything is on the GPU, as "
                                         "native has it{}",
                                         stage_, rest_.wide ? "" : kNativeDiffers));
+      if (zenflow_.exists()) {
+        findings_.warn(zero_.place("zenflow"),
+                       "zenflow has no effect here without offload_optimizer at stage 1 or 2");
+      }
     }
     if (stage_ == 3 && optimizer_device_ == "none" && param_device_ == "none") {
       findings_.warn(stage, "nothing is offloaded: stage 3 on one GPU gathers what it has already");

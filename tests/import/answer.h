@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "sim/base/hjson.h"
 #include "sim/import/deepspeed.h"
 #include "sim/import/import.h"
+#include "sim/plans/plan.h"
 
 namespace offsim::imports {
 
@@ -17,6 +19,7 @@ struct Answer {
   std::string asked;  // "zero3-offload offload_param=cpu | 1 x 2 x 1 bf16-mixed"
   std::vector<std::string> warnings, refusals;
   std::vector<Setting> settings;
+  study::GivenPlan plan;
 
   bool warns(const std::string& part) const {
     return std::ranges::any_of(
@@ -46,14 +49,13 @@ inline std::string asked(const study::GivenPlan& plan, const study::GivenWorkloa
 inline Answer answer(const std::string& text, Around around = {}) {
   Answer out;
   Findings findings;
-  study::GivenPlan plan;
   study::GivenWorkload work;
   if (around.version.empty()) {
     around.version = "0.19.6";
   }
   try {
     const Node root = parse_hjson(text, "ds.json");
-    read_deepspeed(root, around, findings, plan, work);
+    read_deepspeed(root, around, findings, out.plan, work);
   } catch (const InputError& error) {
     out.refusals = {error.what()};
   }
@@ -62,8 +64,25 @@ inline Answer answer(const std::string& text, Around around = {}) {
   }
   out.warnings = findings.warnings;
   out.settings = findings.settings;
-  out.asked = asked(plan, work);
+  out.asked = asked(out.plan, work);
   return out;
 }
+
+// The inner part stands alone on line 2.
+inline std::string stage(int n, const std::string& inner) {
+  return "{\"train_batch_size\": 1, \"bf16\": {\"enabled\": true}, \"zero_optimization\": "
+         "{\"stage\": " +
+         std::to_string(n) + (inner.empty() ? "" : ",\n" + inner) + "}}";
+}
+inline std::string top(const std::string& inner) {
+  return "{\"bf16\": {\"enabled\": true},\n" + inner + "}";
+}
+
+// What is asked is in each test's name; numbers tell rows of oddities apart.
+struct Case {
+  const char* what;
+  std::string text, expected;
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.what; }
+};
 
 }  // namespace offsim::imports

@@ -1,0 +1,179 @@
+// Does Accelerate's YAML become the question that it is, in DeepSpeed's form and in FSDP's?
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "sim/import/accelerate.h"
+#include "tests/import/answer.h"
+
+namespace offsim::imports::accelerate_test {
+namespace {
+
+Answer yaml(const std::string& text, const std::string& trainer = "", Around around = {}) {
+  Answer out;
+  Findings findings, words;
+  const Trainer arguments(trainer, words);
+  study::GivenWorkload work;
+  around.version = "0.19.6";
+  if (!trainer.empty()) {
+    around.trainer = &arguments;
+  }
+  try {
+    const Node root = parse_document(text, "acc.yaml", Syntax::kYaml);
+    read_accelerate(root, testing::TempDir(), around, findings, out.plan, work);
+  } catch (const InputError& error) {
+    out.refusals = {error.what()};
+  }
+  for (const InputError& error : findings.refusals) {
+    out.refusals.emplace_back(error.what());
+  }
+  out.warnings = findings.warnings;
+  out.settings = findings.settings;
+  out.asked = asked(out.plan, work);
+  return out;
+}
+
+std::string fsdp(const std::string& inner) {
+  return "distributed_type: FSDP\nmixed_precision: bf16\nfsdp_config:\n" + inner;
+}
+std::string zero(const std::string& inner) {
+  return "distributed_type: DEEPSPEED\nmixed_precision: bf16\ndeepspeed_config:\n" + inner;
+}
+
+constexpr const char* kOne = "--per_device_train_batch_size 1";
+
+TEST(AccelerateDeepSpeed, FlatKeysAreItsBlocks) {
+  const Answer a = yaml(
+      "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 8\n"
+      "deepspeed_config:\n  zero_stage: 2\n  offload_optimizer_device: cpu\n"
+      "  offload_param_device: cpu\n  gradient_accumulation_steps: 8\n"
+      "  gradient_clipping: 1.0\n  zero3_init_flag: false\n",
+      "--per_device_train_batch_size 2 --gradient_accumulation_steps 8");
+  EXPECT_TRUE(a.refusals.empty()) << a.refusals[0];
+  EXPECT_EQ(a.asked, "zero2-offload | 2 x 8 x 8 bf16-mixed");
+  EXPECT_TRUE(a.warns("acc.yaml:7:25: offload_param has NO EFFECT below stage 3"));
+  EXPECT_FALSE(a.warns("zero3_init_flag")) << "it is of stage 3";
+}
+
+TEST(AccelerateDeepSpeed, DriveAndInitAreTaken) {
+  const Answer a = yaml(zero("  zero_stage: 3\n  offload_optimizer_device: nvme\n"
+                             "  offload_optimizer_nvme_path: /nvme\n  offload_param_device: cpu\n"
+                             "  zero3_init_flag: false\n"),
+                        kOne);
+  EXPECT_TRUE(a.refusals.empty()) << a.refusals[0];
+  EXPECT_EQ(a.asked,
+            "zero-infinity offload_optimizer=nvme offload_param=cpu zero_init=false | 1 x 1 x 1 "
+            "bf16-mixed");
+  EXPECT_TRUE(a.warns("acc.yaml:8:20: without zero3_init_flag every process loads the whole"));
+}
+
+TEST(AccelerateDeepSpeed, MistakesHaveTheirPlaces) {
+  const Answer device = yaml(zero("  zero_stage: 3\n  offload_param_device: disk\n"), kOne);
+  ASSERT_EQ(device.refusals.size(), 1U);
+  EXPECT_EQ(device.refusals[0],
+            "acc.yaml:5:25: deepspeed_config.offload_param_device is 'disk'; expected one of none, "
+            "cpu, nvme");
+  const Answer path = yaml(zero("  zero_stage: 3\n  offload_param_device: nvme\n"), kOne);
+  ASSERT_EQ(path.refusals.size(), 1U);
+  EXPECT_TRUE(path.refusals[0].starts_with("acc.yaml:5:25: ")) << path.refusals[0];
+  // Bucket sizes cannot be said in this form.
+  EXPECT_TRUE(yaml(zero("  zero_stage: 2\n  reduce_bucket_size: 5\n"), kOne)
+                  .warns("acc.yaml:5:3: Accelerate ignores 'reduce_bucket_size' in "
+                         "deepspeed_config"));
+  const Answer batch = yaml(zero("  zero_stage: 2\n"));
+  ASSERT_EQ(batch.refusals.size(), 1U);
+  EXPECT_NE(batch.refusals[0].find("expected --micro-batch N"), std::string::npos);
+}
+
+TEST(AccelerateDeepSpeed, AFileIsReadFromBesideTheYaml) {
+  const std::string path = testing::TempDir() + "accelerate_test_ds.json";
+  std::ofstream(path) << "{\"train_batch_size\": 4, \"bf16\": {\"enabled\": true},\n"
+                         "\"zero_optimization\": {\"stage\": 2, \"cpu_offload\": true}}";
+  const std::string named = "  deepspeed_config_file: accelerate_test_ds.json\n";
+  EXPECT_EQ(yaml(zero(named + "  zero3_init_flag: true\n")).asked,
+            "zero2-offload | 4 x 1 x 1 bf16-mixed");
+  const Answer both = yaml(zero(named + "  zero_stage: 2\n  offload_optimizer_device: cpu\n"));
+  ASSERT_EQ(both.refusals.size(), 2U);
+  EXPECT_EQ(both.refusals[0],
+            "acc.yaml:5:3: zero_stage stands beside deepspeed_config_file; expected it in that "
+            "file");
+  EXPECT_EQ(both.refusals[1].substr(0, 50), "acc.yaml:6:3: offload_optimizer_device stands besi");
+  std::filesystem::remove(path);
+  const Answer none = yaml(zero(named));
+  ASSERT_EQ(none.refusals.size(), 1U);
+  EXPECT_EQ(none.refusals[0].substr(0, path.size()), path);
+}
+
+TEST(AccelerateFsdp, OffloadIsAllOrNothing) {
+  const Answer on = yaml(fsdp("  fsdp_offload_params: true\n  fsdp_version: 2\n"
+                              "  fsdp_reshard_after_forward: true\n"
+                              "  fsdp_cpu_ram_efficient_loading: true\n"),
+                         "--per_device_train_batch_size 2 --gradient_accumulation_steps 3");
+  EXPECT_TRUE(on.refusals.empty()) << on.refusals[0];
+  EXPECT_EQ(on.asked, "fsdp2-offload | 2 x 3 x ? bf16-mixed");
+  EXPECT_TRUE(on.warnings.empty()) << on.warnings[0];
+  EXPECT_EQ(on.setting("fsdp_config.fsdp_cpu_ram_efficient_loading"),
+            "true [acc.yaml:7:35] matters while training starts");
+  const Answer off = yaml(fsdp("  fsdp_offload_params: false\n"), kOne);
+  EXPECT_EQ(off.asked, "native | 1 x ? x ? bf16-mixed");
+  EXPECT_TRUE(off.warns("acc.yaml:4:24: without fsdp_offload_params everything is on the GPU"));
+}
+
+// Values are texts or numbers, as the tool that wrote them has it.
+TEST(AccelerateFsdp, ValuesMayBeTextsOrNumbers) {
+  for (const char* const inner :
+       {"  fsdp_offload_params: 'true'\n  fsdp_sharding_strategy: FULL_SHARD\n  fsdp_version: 2\n",
+        "  fsdp_offload_params: True\n  fsdp_sharding_strategy: 1\n  fsdp_version: 2\n",
+        "  fsdp_offload_params: true\n  fsdp_reshard_after_forward: True\n  fsdp_version: '2'\n",
+        "  fsdp_offload_params: true\n  fsdp_reshard_after_forward: FULL_SHARD\n"}) {
+    const Answer a = yaml("num_processes: 2\n" + fsdp(inner), kOne);
+    EXPECT_TRUE(a.refusals.empty()) << inner << a.refusals[0];
+    EXPECT_EQ(a.asked, "fsdp2-offload | 1 x ? x 2 bf16-mixed") << inner;
+  }
+  EXPECT_TRUE(yaml(fsdp("  fsdp_offload_params: true\n"), kOne).warns("FSDP1 is taken as FSDP2"));
+}
+
+TEST(AccelerateFsdp, WhatIsNotModelledIsRefused) {
+  for (const char* const strategy : {"HYBRID_SHARD", "4", "SHARD_GRAD_OP", "2"}) {
+    const Answer a = yaml("num_processes: 2\n" + fsdp(std::string("  fsdp_offload_params: true\n"
+                                                                  "  fsdp_sharding_strategy: ") +
+                                                      strategy + "\n"),
+                          kOne);
+    ASSERT_EQ(a.refusals.size(), 1U) << strategy;
+    EXPECT_TRUE(a.refusals[0].starts_with("acc.yaml:6:27: sharding ")) << a.refusals[0];
+  }
+  // Alone, a GPU shares nothing out.
+  EXPECT_TRUE(
+      yaml(fsdp("  fsdp_offload_params: true\n  fsdp_sharding_strategy: HYBRID_SHARD\n"), kOne)
+          .refusals.empty());
+  EXPECT_EQ(yaml(fsdp("  fsdp_offload_params: true\n  fsdp_reshard_after_forward: false\n"), kOne)
+                .refusals.size(),
+            1U);
+  const Answer cpu = yaml("use_cpu: true\n" + fsdp("  fsdp_offload_params: true\n"), kOne);
+  ASSERT_EQ(cpu.refusals.size(), 1U);
+  EXPECT_EQ(cpu.refusals[0],
+            "acc.yaml:1:10: training on the CPU is not modelled; expected use_cpu false");
+}
+
+TEST(Accelerate, PrecisionIsItsOwn) {
+  const std::string inner = "deepspeed_config: {zero_stage: 2, offload_optimizer_device: cpu}\n";
+  EXPECT_EQ(yaml("mixed_precision: fp16\n" + inner, kOne).asked,
+            "zero2-offload | 1 x 1 x 1 fp16-mixed");
+  EXPECT_EQ(yaml("mixed_precision: 'no'\n" + inner, kOne).asked, "zero2-offload | 1 x 1 x 1 fp32");
+  const Answer fp8 = yaml("mixed_precision: fp8\n" + inner, kOne);
+  ASSERT_EQ(fp8.refusals.size(), 1U);
+  EXPECT_EQ(fp8.refusals[0], "acc.yaml:1:18: fp8 is not modelled; expected bf16 or fp16");
+}
+
+TEST(Accelerate, NeitherBlockIsRefused) {
+  const Answer a = yaml("distributed_type: MULTI_GPU\n", kOne);
+  ASSERT_EQ(a.refusals.size(), 1U);
+  EXPECT_EQ(a.refusals[0].substr(0, 62),
+            "acc.yaml:1:1: neither deepspeed_config nor fsdp_config is in t");
+  EXPECT_TRUE(yaml("parallelism_config: {cp: 2}\n" + fsdp("  fsdp_offload_params: true\n"), kOne)
+                  .warns("acc.yaml:1:1: parallelism_config is not modelled"));
+}
+
+}  // namespace
+}  // namespace offsim::imports::accelerate_test
