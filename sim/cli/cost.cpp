@@ -52,6 +52,10 @@ std::string next_command(const CostOptions& options, const study::CostStudy& stu
 
 int run_cost(const CostOptions& options, std::ostream& out, std::ostream& err) {
   const std::optional<UsdPerHour> price = price_of(options.price);
+  if (price && price->value <= 0) {
+    throw InputError({"command line: --price", 0, 0}, "nothing is to be paid",
+                     "expected more than 0: costs are compared");
+  }
   const double tokens = *tokens_of(options.tokens);  // it is required
   const study::Catalog catalog = open_catalog(options.catalog);
   const study::Scenario scenario =

@@ -99,22 +99,33 @@ std::optional<Stored> stored_in_index(const fs::path& path) {
 
 // The header of the format: its length in 8 bytes, then JSON of each tensor's type and sizes.
 std::optional<Stored> stored_in_header(const fs::path& path) {
+  if (!is_file(path)) {  // before it is opened: a pipe would wait
+    return std::nullopt;
+  }
+  const auto refuse = [&path] {
+    throw InputError({path.string(), 0, 0}, "the file ends within its header",
+                     "expected a whole .safetensors file");
+  };
   std::ifstream in(path, std::ios::binary);
   std::array<unsigned char, 8> prefix{};
-  if (!is_file(path) || !in.read(reinterpret_cast<char*>(prefix.data()), prefix.size())) {
-    return std::nullopt;
+  if (!in.read(reinterpret_cast<char*>(prefix.data()), prefix.size())) {
+    refuse();
   }
   std::uint64_t length = 0;
   for (std::size_t i = prefix.size(); i-- > 0;) {
     length = length << 8U | prefix[i];
+  }
+  std::error_code failed;
+  const std::uintmax_t whole = fs::file_size(path, failed);
+  if (failed || whole < prefix.size() || length > whole - prefix.size()) {
+    refuse();
   }
   if (length > static_cast<std::uint64_t>(kLargestFile)) {
     return std::nullopt;
   }
   std::string text(static_cast<std::size_t>(length), '\0');
   if (!in.read(text.data(), static_cast<std::streamsize>(length))) {
-    throw InputError({path.string(), 0, 0}, "the file ends within its header",
-                     "expected a whole .safetensors file");
+    refuse();
   }
   const Node header = parse_document(text, path.string(), Syntax::kJson);
   View tensors(header, "");

@@ -96,6 +96,7 @@ TEST(Cost, RefusesWhatItCannotAnswer) {
   expect_refused(kBudget + " --machines h200-pcie5", "that --hardware names already");
   expect_refused(kBudget + " --machines dgx-h100,", "has an empty name");
   expect_refused(kBudget + " --price free", "'free' is");
+  expect_refused(kBudget + " --price 0USD/h", "nothing is to be paid");
   expect_refused(kBudget + " --accumulation 0", "accumulation");
   expect_refused("cost --model gpt2 --hardware h200-pcie5 --plan all --tokens 1M",
                  "cost takes one plan and one machine");

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 #include <fstream>
@@ -124,6 +125,14 @@ TEST_F(Folder, OfBrokenFilesIsRefused) {
   write("model.safetensors", std::string("\x64\0\0\0\0\0\0\0{}", 10));
   EXPECT_THAT(refusal(), EndsWith("the file ends within its header; expected a whole .safetensors "
                                   "file"));
+  for (const std::string& bytes : {std::string(), std::string(8, '\xff'), std::string(3, 'x')}) {
+    write("model.safetensors", bytes);
+    EXPECT_THAT(refusal(), testing::HasSubstr("the file ends within its header"));
+  }
+  fs::remove(path_ / "model.safetensors");
+  ASSERT_EQ(::mkfifo((path_ / "model.safetensors").c_str(), 0600), 0);
+  EXPECT_EQ(read().layers, 12);  // nobody writes to it: it is not waited for
+  fs::remove(path_ / "model.safetensors");
   index("\"total_size\": -5");
   EXPECT_THAT(refusal(), testing::HasSubstr("not negative"));
   index("\"total_size\": 0");
