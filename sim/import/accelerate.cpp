@@ -7,7 +7,7 @@
 
 #include "sim/base/hjson.h"
 #include "sim/import/block.h"
-#include "sim/import/zero.h"
+#include "sim/import/defaults.h"
 
 namespace offsim::imports {
 

@@ -235,6 +235,11 @@ bool Block::automatic(std::string_view key) const {
   return value != nullptr && value->automatic;
 }
 
+bool Block::refused(std::string_view key) const {
+  const auto found = values_.find(key);
+  return found != values_.end() && found->second.bad;
+}
+
 Place Block::place(std::string_view key) const {
   const auto found = values_.find(key);
   return found != values_.end() ? found->second.node->place

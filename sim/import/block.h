@@ -48,6 +48,7 @@ class Block {
   const Node* node() const { return node_; }
   bool given(std::string_view key) const;      // with a value: neither null nor "auto"
   bool automatic(std::string_view key) const;  // "auto"
+  bool refused(std::string_view key) const;    // its value
   Place place(std::string_view key) const;     // of the value; of the block, or none, without one
   Place key_place(std::string_view key) const;
 

@@ -8,6 +8,7 @@
 #include "sim/base/quantity.h"
 #include "sim/base/text.h"
 #include "sim/import/batch.h"
+#include "sim/import/defaults.h"
 #include "sim/import/keys.h"
 #include "sim/import/zero.h"
 #include "sim/plans/deepspeed.h"
@@ -56,9 +57,10 @@ class DeepSpeed {
     read_precision();
     read_batch();
     read_partners();
-    read_zero_block();
-    read_optimizer();
-    list_defaults(plan_, plan_.name.text == "native" ? "" : around_.version, findings_);
+    if (read_zero_block()) {
+      read_optimizer();
+      list_defaults(plan_, plan_.name.text == "native" ? "" : around_.version, findings_);
+    }
   }
 
  private:
@@ -277,6 +279,10 @@ class DeepSpeed {
     work_.micro_batch = take(micro, batch.micro);
     work_.accumulation = take(accumulation, batch.accumulation);
     work_.gpus = take(gpus, batch.gpus);
+    if (top_.automatic(kTotal)) {
+      top_.fill(kTotal, search ? "as the micro-batch has it" : std::to_string(batch.total),
+                "auto: micro-batch x accumulation x GPUs");
+    }
     if (!gpus && batch.gpus > 1) {
       findings_.warn(derived, fmt::format("the three batch keys are those of {} GPUs (--gpus 1 "
                                           "--micro-batch {} asks for one of them)",
@@ -420,7 +426,8 @@ class DeepSpeed {
     return top_.number("gradient_clipping");
   }
 
-  void read_zero_block() {
+  // False where it does not say which plan it is.
+  bool read_zero_block() {
     const Node* const node = root_.find("zero_optimization");
     plan_.name = {"", node != nullptr ? node->place : root_.place};
     std::int64_t stage = 0;
@@ -432,6 +439,9 @@ class DeepSpeed {
                                               node->scalar, stage));
     } else if (node != nullptr) {
       zero = Block(zero_block(), *node, findings_);
+      if (!zero.exists() || zero.refused("stage")) {
+        return false;
+      }
       stage = zero.given("stage") ? std::stoll(zero.text("stage")) : 0;
     }
     if (node == nullptr) {
@@ -452,6 +462,7 @@ class DeepSpeed {
         aio_.no_effect(key.name, "nothing is on nvme");
       }
     }
+    return true;
   }
 
   const Node& root_;

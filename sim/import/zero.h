@@ -18,7 +18,4 @@ struct Rest {
 void read_zero(Block& zero, std::int64_t stage, const Rest& rest, const Around& around,
                Findings& findings, study::GivenPlan& plan);
 
-// Every option of the plan that was not given, with its default.
-void list_defaults(const study::GivenPlan& plan, const std::string& version, Findings& findings);
-
 }  // namespace offsim::imports

@@ -87,6 +87,24 @@ TEST(Compare, WarnsOfWhatHasNoEffect) {
   EXPECT_EQ(outcome.out.find(warning, at + 1), std::string::npos) << "said twice";
 }
 
+// A configuration's key that a flag overrides, and an argument that is not read, are told of.
+TEST(Predict, WarnsOfWhatOfAConfigurationIsNotInForce) {
+  const Folder folder;
+  folder.write("ds.json",
+               R"({"train_micro_batch_size_per_gpu": 4, "bf16": {"enabled": true},
+"zero_optimization": {"stage": 2, "reduce_bucket_size": 5e8,
+"offload_optimizer": {"device": "cpu"}}})");
+  const Outcome outcome = offsim(
+      "predict --model gpt2 --hardware h200-pcie5 --ds-config ds.json --micro-batch 1 "
+      "--set zero2-offload.reduce_bucket_size=1e8 --trainer --torch_compile",
+      folder.path());
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out,
+              HasSubstr("ds.json:1:36: train_micro_batch_size_per_gpu 4 gives way to"));
+  EXPECT_THAT(outcome.out, HasSubstr("ds.json:2:35: reduce_bucket_size gives way to --set"));
+  EXPECT_THAT(outcome.out, HasSubstr("--torch_compile is not modelled"));
+}
+
 TEST(Outputs, AreAllWrittenOrNone) {
   const Folder folder;
   folder.write("old.json", "old");

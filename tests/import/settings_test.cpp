@@ -99,6 +99,16 @@ INSTANTIATE_TEST_SUITE_P(
                "communication_data_type",
                "fp32 [ds.json:2:51] one GPU exchanges nothing with others"}));
 
+// 43, 45: what is refused is not taken as if it were absent.
+TEST(DeepSpeed, DrawsNoConclusionsFromWhatItRefuses) {
+  const std::string param = "\"offload_param\": {\"device\": \"cpu\"}";
+  EXPECT_THAT(answer(stage(4, param)).warnings, testing::IsEmpty());
+  EXPECT_THAT(answer(stage(3, "\"offload_optimizer\": {\"device\": \"gpu\"}")).warnings,
+              testing::IsEmpty());
+  EXPECT_THAT(answer(stage(2, "\"offload_optimizer\": {\"device\": \"gpu\"}")).warnings,
+              testing::IsEmpty());
+}
+
 TEST(DeepSpeed, SaysAllThatIsWrongAtOnce) {  // 67, together
   const Answer a =
       answer(stage(3,

@@ -1,0 +1,137 @@
+// Does every mistake in a configuration get a line that names its place, and exit code 2?
+#include <gtest/gtest.h>
+
+#include <memory>
+
+#include "tests/cli/program.h"
+
+namespace offsim::cli::configuration_test {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<std::pair<std::string, std::string>> bad_configurations() {
+  const std::string cpu = R"("offload_optimizer": {"device": "cpu"})";
+  return {
+      {"empty.json", ""},
+      {"ds_hole.json", "{\"train_batch_size\": SIZE}"},
+      {"ds_open.json", "{\"train_batch_size\": 1,\n"},
+      {"ds_key.json",
+       "{\"train_batch_size\": 1, \"bf16\": {\"enabled\": true},\n"
+       "\"zero_optimization\": {\"stage\": 2, \"overlap_com\": true}}"},
+      {"ds_two.json",
+       "{\"train_batch_size\": 1, \"bf16\": {\"enabled\": true},\n"
+       "\"zero_optimization\": {\"stage\": 4,\n\"overlap_com\": true}}"},
+      {"ds_fp32.json",
+       "{\"train_batch_size\": 1,\n\"zero_optimization\": {\"stage\": 2, " + cpu + "}}"},
+      {"ds_buffer.json",
+       "{\"train_batch_size\": 1, \"bf16\": {\"enabled\": true}, \"zero_optimization\": "
+       "{\"stage\": 3,\n"
+       "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/x\", \"buffer_size\": 1e6}}}"},
+      {"ds_ratio.json",
+       "{\"train_batch_size\": 1, \"bf16\": {\"enabled\": true}, \"zero_optimization\": "
+       "{\"stage\": 3,\n"
+       "\"offload_optimizer\": {\"device\": \"nvme\", \"nvme_path\": \"/x\", \"ratio\": 0.3}}}"},
+      {"ds_good.json",
+       "{\"train_batch_size\": 1, \"bf16\": {\"enabled\": true},\n"
+       "\"zero_optimization\": {\"stage\": 2, " +
+           cpu + "}}"},
+      {"acc_8.yaml",
+       "distributed_type: DEEPSPEED\nmixed_precision: bf16\nnum_processes: 8\n"
+       "deepspeed_config: {zero_stage: 2, offload_optimizer_device: cpu}\n"},
+      {"acc_fsdp_8.yaml",
+       "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 8\n"
+       "fsdp_config: {fsdp_offload_params: true, fsdp_version: 2}\n"},
+      {"llama_factory.yaml", "deepspeed: ds_good.json\ncutoff_len: 2048\n"},
+  };
+}
+
+class Configurations : public testing::Test {
+ protected:
+  // One folder for all cases: they only read it.
+  static void SetUpTestSuite() {
+    folder_ = std::make_unique<Folder>();
+    for (const auto& [name, text] : bad_configurations()) {
+      folder_->write(name, text);
+    }
+    std::filesystem::create_directories(folder_->path() / "nothing");
+  }
+  static void TearDownTestSuite() { folder_.reset(); }
+
+  struct Case {
+    std::string arguments;
+    std::string says;  // a part of the line
+  };
+  static void check(const std::vector<Case>& cases) {
+    for (const Case& c : cases) {
+      SCOPED_TRACE("offsim " + c.arguments);
+      const Outcome outcome = offsim(c.arguments, folder_->path());
+      EXPECT_EQ(outcome.code, 2);
+      EXPECT_EQ(outcome.out, "");
+      // What was warned of on the way stands before it.
+      ASSERT_FALSE(lines_of(outcome.err).empty());
+      EXPECT_THAT(lines_of(outcome.err).back(), HasSubstr(c.says));
+      EXPECT_TRUE(outcome.err.ends_with('\n'));
+      EXPECT_LT(outcome.err.size(), 1000u);
+    }
+  }
+
+  static std::unique_ptr<Folder> folder_;
+};
+std::unique_ptr<Folder> Configurations::folder_;
+
+const std::string kAsk = "predict --model gpt2 --hardware h200-pcie5 --plan ";
+const std::string kConfig = "predict --model gpt2 --hardware h200-pcie5 --ds-config ";
+
+TEST_F(Configurations, ThatAreNone) {
+  check({
+      {kConfig + "missing.json", "missing.json: no such file"},
+      {kConfig + "nothing", "nothing: this is a folder"},
+      {kConfig + "/dev/zero", "/dev/zero: this is a device or a pipe"},
+      {kConfig + "empty.json", "empty.json: nothing is in this file"},
+      {kConfig + "ds_hole.json", "ds_hole.json:1:22: not JSON or Hjson: 'SIZE' is neither"},
+      {kConfig + "ds_open.json", "ds_open.json:1:1: not JSON or Hjson: this { is not closed"},
+      {kConfig + "ds_key.json",
+       "ds_key.json:2:35: there is no 'overlap_com' in zero_optimization; did you mean "
+       "'overlap_comm'?"},
+      {kConfig + "llama_factory.yaml", "llama_factory.yaml:1:1: this file is LLaMA-Factory's"},
+      {kConfig + "ds_good.json --plan native", "--plan and the configuration both name a plan"},
+      {kConfig + "ds_good.json --micro-batch 0", "train_micro_batch_size_per_gpu is '0'"},
+      {kConfig + "''", "--ds-config is empty"},
+      {kAsk + "native --trainer ''", "--trainer is empty"},
+      {kAsk + "native --trainer train.py", "--trainer: 'train.py' has no argument"},
+      {kAsk + "native --trainer missing.yaml", "missing.yaml: no such file"},
+      {kAsk + "native --trainer --bf16=maybe", "--trainer: --bf16 is 'maybe'; expected true"},
+      {kAsk + "native --trainer=--per_device_train_batch_size=x", "micro_batch is 'x'"},
+  });
+}
+
+// What a plan refuses has its place in the configuration.
+TEST_F(Configurations, ThatAPlanRefuses) {
+  check({
+      {kConfig + "ds_buffer.json", "ds_buffer.json:2:71: DeepSpeed stops with 'More elements"},
+      {kConfig + "ds_ratio.json", "ds_ratio.json:2:69: ratio needs the optimizer in memory"},
+      {kConfig + "acc_8.yaml --micro-batch 1",
+       "acc_8.yaml:3:16: 8 processes, and zero2-offload is modelled on one GPU; expected --gpus 1, "
+       "which overrides it"},
+      {kConfig + "acc_fsdp_8.yaml --micro-batch 1",
+       "acc_fsdp_8.yaml:3:16: 8 processes, and h200-pcie5 has 1; expected --gpus 1, which "
+       "overrides it"},
+      {kConfig + "ds_good.json --precision fp32",
+       "ds_good.json:2:32: zero2-offload does not run in fp32"},
+  });
+}
+
+// All at once, the last of them with the program's own exit code.
+TEST_F(Configurations, TellAllMistakesAtOnce) {
+  const Outcome outcome = offsim(kConfig + "ds_two.json", folder_->path());
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(outcome.out, "");
+  const std::vector<std::string> lines = lines_of(outcome.err);
+  ASSERT_EQ(lines.size(), 2U) << outcome.err;
+  EXPECT_THAT(lines[0], HasSubstr("ds_two.json:2:32: zero_optimization.stage is '4'"));
+  EXPECT_THAT(lines[1], HasSubstr("ds_two.json:3:1: there is no 'overlap_com'"));
+}
+
+}  // namespace
+}  // namespace offsim::cli::configuration_test
