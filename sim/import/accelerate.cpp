@@ -6,6 +6,7 @@
 #include <array>
 
 #include "sim/base/hjson.h"
+#include "sim/base/text.h"
 #include "sim/import/block.h"
 #include "sim/import/defaults.h"
 
@@ -289,13 +290,15 @@ class Accelerate {
       fsdp.no_effect("fsdp_sharding_strategy", "one GPU shares nothing out");
     } else if (strategy != "full_shard" && strategy != "1") {
       findings_.refuse(fsdp.place("fsdp_sharding_strategy"),
-                       fmt::format("sharding {} is not modelled", strategy), "expected FULL_SHARD");
+                       fmt::format("sharding {} is not modelled", printable(strategy, 60)),
+                       "expected FULL_SHARD");
     }
     const std::string reshard = lower(fsdp.text("fsdp_reshard_after_forward", "true"));
     if (reshard != "true" && reshard != "full_shard") {
-      findings_.refuse(fsdp.place("fsdp_reshard_after_forward"),
-                       fmt::format("fsdp_reshard_after_forward {} is not modelled", reshard),
-                       "expected true");
+      findings_.refuse(
+          fsdp.place("fsdp_reshard_after_forward"),
+          fmt::format("fsdp_reshard_after_forward {} is not modelled", printable(reshard, 60)),
+          "expected true");
     }
     if (fsdp.text("fsdp_auto_wrap_policy", "TRANSFORMER_BASED_WRAP") != "TRANSFORMER_BASED_WRAP") {
       findings_.warn(fsdp.place("fsdp_auto_wrap_policy"),

@@ -41,11 +41,6 @@ std::string shown(const Node& node) {
   return "";
 }
 
-// What a person reads in a list of settings.
-std::string brief(const Key& key, const std::string& text) {
-  return key.unit == "elements" ? elements_text(std::stod(text)) : printable(text, 60);
-}
-
 // A comma that hjson counts to a text without quotes.
 std::string_view comma_hint(const Node& node) {
   return node.scalar.ends_with(',') ? " (without quotes, a text goes to the end of its line)" : "";
@@ -111,8 +106,8 @@ void Block::read(const Key& key, const Node& node, const Place& key_place) {
     }
   } else if (!value.automatic) {
     value.text = normal(key, node, value.bad);
-    text = value.bad || key.kind == Kind::kMap || key.kind == Kind::kAny ? value.text
-                                                                         : brief(key, value.text);
+    text = key.unit == "elements" && !value.bad ? elements_text(std::stod(value.text))
+                                                : printable(value.text, 60);
   }
   // What is in a map is listed by itself.
   const bool map = node.kind == Node::Kind::kMap && key.effect.empty();
@@ -194,7 +189,8 @@ std::string Block::normal_number(const Key& key, const Node& node, bool& bad) {
   return fmt::format("{:.0f}", value);
 }
 
-void Block::unknown(const std::string& key, const Place& place) {
+void Block::unknown(const std::string& name, const Place& place) {
+  const std::string key = printable(name, 60);
   const std::string near = nearest(key, names_of(*spec_));
   const std::string other = block_with(key, spec_->name);
   const std::string where = spec_->name.empty() ? "" : fmt::format(" in {}", spec_->name);

@@ -77,7 +77,7 @@ class Block {
   void read(const Key& key, const Node& node, const Place& key_place);
   std::string normal(const Key& key, const Node& node, bool& bad);
   std::string normal_number(const Key& key, const Node& node, bool& bad);
-  void unknown(const std::string& key, const Place& place);
+  void unknown(const std::string& name, const Place& place);
 
   const BlockSpec* spec_;
   Findings* findings_;

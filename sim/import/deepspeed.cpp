@@ -77,11 +77,12 @@ class DeepSpeed {
     for (std::size_t i = 0; i < root_.keys.size(); ++i) {
       if (root_.items[i].kind == Node::Kind::kMap &&
           root_.items[i].find("zero_optimization") != nullptr) {
+        const std::string key = printable(root_.keys[i], 60);
         findings_.refuse(root_.items[i].key_places.front(),
                          fmt::format("zero_optimization is inside '{}', and DeepSpeed reads the "
                                      "top level alone",
-                                     root_.keys[i]),
-                         fmt::format("expected what is inside '{}' as the file", root_.keys[i]));
+                                     key),
+                         fmt::format("expected what is inside '{}' as the file", key));
       }
     }
   }

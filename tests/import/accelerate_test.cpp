@@ -166,6 +166,23 @@ TEST(Accelerate, PrecisionIsItsOwn) {
   EXPECT_EQ(fp8.refusals[0], "acc.yaml:1:18: fp8 is not modelled; expected bf16 or fp16");
 }
 
+// A text of several lines in YAML is told of in one; a key of several is one that has no colon.
+TEST(Accelerate, SaysOneLineWhateverIsInTheFile) {
+  const Answer a = yaml(
+      "num_processes: 2\ncompute_environment: where\n\n  ever\nmixed_precision: bf16\n"
+      "fsdp_config:\n  fsdp_offload_params: true\n  fsdp_sharding_strategy: no\n\n    such\n"
+      "  fsdp_reshard_after_forward: nor\n\n    this\nodd\n\n  key",
+      kOne);
+  ASSERT_EQ(a.refusals.size(), 2U);
+  EXPECT_EQ(a.refusals[0], "acc.yaml:8:27: sharding no?such is not modelled; expected FULL_SHARD");
+  EXPECT_EQ(a.refusals[1],
+            "acc.yaml:11:31: fsdp_reshard_after_forward nor?this is not modelled; expected true");
+  EXPECT_TRUE(a.warns("acc.yaml:14:1: Accelerate ignores 'odd?key'"))
+      << testing::PrintToString(a.warnings);
+  EXPECT_EQ(a.setting("compute_environment"),
+            "where?ever [acc.yaml:2:22] says how training is launched");
+}
+
 TEST(Accelerate, NeitherBlockIsRefused) {
   const Answer a = yaml("distributed_type: MULTI_GPU\n", kOne);
   ASSERT_EQ(a.refusals.size(), 1U);
