@@ -28,12 +28,13 @@ int run_advise(const AdviseOptions& options, std::ostream& out, std::ostream& er
   }
   const report::TextStyle& style = options.terminal.style;
   out << report::warnings_text(advice.now.warnings, style) << report::question_text(job, style)
-      << (asked.imported.settings.empty() ? "\n" + settings_text(asked.question, style)
+      << (asked.imported.settings.empty() ? given_text(asked.question, advice.now.warnings, style)
                                           : settings_text(asked.imported, style))
-      << report::path_text(advice.now, style) << report::advice_text(job, advice, style);
+      << (advice.now.fits() ? report::path_text(advice.now, style) : "")
+      << report::advice_text(job, advice, style);
   const study::Tried* const best = advice.best();
-  const plans::Job& next = best != nullptr ? best->edit.job : job;
-  const bool moved = best != nullptr && best->edit.kind == study::Edit::Kind::kMachine;
+  const plans::Job& next = best != nullptr ? best->job : job;
+  const bool moved = best != nullptr && best->edit.changes_setting("hardware");
   const Named named{options.model, moved ? next.machine.name : options.hardware, options.catalog};
   out << report::next_text(
       best != nullptr ? predict_command(named, next) : compare_command(named, job), style);

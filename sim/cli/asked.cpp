@@ -100,11 +100,8 @@ Asked ask_step(const StepQuestion& options, const study::Catalog& catalog, std::
     imported = import_config(options, catalog, err);
   }
   const study::Scenario scenario = question(options, imported);
-  if (scenario.plans.size() != 1 || scenario.machines.size() != 1) {
-    throw InputError(kCommandLine, fmt::format("{} takes one plan and one machine", command),
-                     "expected offsim compare for several");
-  }
-  Asked asked{std::move(study::cases(catalog, scenario).front()), std::move(imported)};
+  Asked asked{only_case(catalog, scenario, command, "expected offsim compare for several"),
+              std::move(imported)};
   if (!asked.imported.plan.name.text.empty()) {
     check(asked.question, asked.imported);
   }

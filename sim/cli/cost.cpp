@@ -26,13 +26,10 @@ std::vector<study::MachineNamed> other_machines(const CostOptions& options,
     return others;
   }
   for (const study::Given& given : names_of("--machines", *options.machines)) {
-    const bool twice =
-        std::ranges::find(others, given.text, &study::MachineNamed::name) != others.end();
-    if (twice || given.text == options.hardware) {
+    if (given.text == options.hardware) {
       throw InputError(kCommandLine,
-                       fmt::format("--machines names {} {}", given.text,
-                                   twice ? "twice" : "that --hardware names already"),
-                       "expected other machines, each once");
+                       fmt::format("--machines names {} that --hardware names already", given.text),
+                       "expected other machines");
     }
     others.push_back({given.text, catalog.machine(given.text, given.place)});
   }
@@ -60,12 +57,10 @@ int run_cost(const CostOptions& options, std::ostream& out, std::ostream& err) {
   const study::Catalog catalog = open_catalog(options.catalog);
   const study::Scenario scenario =
       scenario_of(options.model, options.hardware, options.plan, options.work);
-  if (scenario.plans.size() != 1 || scenario.machines.size() != 1) {
-    throw InputError(kCommandLine, "cost takes one plan and one machine",
-                     "expected other machines in --machines, or offsim compare for plans");
-  }
   const std::vector<study::MachineNamed> others = other_machines(options, catalog);
-  const study::Case asked = std::move(study::cases(catalog, scenario).front());
+  const study::Case asked =
+      only_case(catalog, scenario, "cost",
+                "expected other machines in --machines, or offsim compare for plans");
   ProgressLine progress(options.terminal, err);
   const study::CostStudy study = study::cost_study(
       asked.job, options.hardware, others, price, tokens,

@@ -36,11 +36,8 @@ int run_diagnose(const DiagnoseOptions& options, std::ostream& out, std::ostream
   const study::Catalog catalog = open_catalog(options.catalog);
   const study::Scenario scenario =
       scenario_of(options.model, options.hardware, options.plan, options.work);
-  if (scenario.plans.size() != 1 || scenario.machines.size() != 1) {
-    throw InputError(kCommandLine, "diagnose takes one plan and one machine",
-                     "expected those of the run that wrote the log");
-  }
-  study::Case c = std::move(study::cases(catalog, scenario).front());
+  study::Case c =
+      only_case(catalog, scenario, "diagnose", "expected those of the run that wrote the log");
   const logs::Log log = log_of(options.log);
   const study::Diagnosis found = study::diagnose(std::move(c.job), log);
   const bool data_on_out =

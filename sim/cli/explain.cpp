@@ -55,22 +55,6 @@ std::string written_value(const Node& figure) {
   return "";
 }
 
-// The lines of a table, each on its own where the page is too narrow for columns.
-std::vector<std::string> rows_of(const Table& table, const report::TextStyle& style) {
-  std::vector<std::string> rows = report::lines_of(table.text({.indent = 2}));
-  const bool fit = std::ranges::all_of(rows, [&](const std::string& row) {
-    return report::visible_width(row) <= report::page_width(style);
-  });
-  for (std::string& row : rows) {
-    if (!fit) {
-      row = report::paragraph("  ", row, style);
-      row.pop_back();
-    }
-  }
-  rows.front() = report::paint(rows.front(), report::Ink::kBold, style);
-  return rows;
-}
-
 std::string origin_text(const Place& place) {
   return place.file.empty() ? "default" : place.text();
 }
@@ -90,7 +74,7 @@ std::string figures_text(const study::Catalog& catalog, const machine::Machine& 
     from.push_back(fmt::format("{}{}{} ({})", figure.title, figure.title.empty() ? "" : ": ",
                                figure.from, figure.place.text()));
   }
-  const std::vector<std::string> rows = rows_of(table, style);
+  const std::vector<std::string> rows = report::rows_of(table, style);
   std::string out = rows.front() + "\n";
   for (std::size_t i = 0; i < from.size(); ++i) {
     out += rows[i + 1] + "\n" + report::paragraph("    ", from[i], style);
@@ -98,17 +82,36 @@ std::string figures_text(const study::Catalog& catalog, const machine::Machine& 
   return out;
 }
 
-std::string settings_text(const study::Case& c, const report::TextStyle& style) {
-  Table settings({{"setting"}, {"value"}, {"from"}});
+std::string given_text(const study::Case& c, const std::vector<std::string>& warnings,
+                       const report::TextStyle& style) {
+  Table given({{"in force"}, {"value"}, {"from"}, {"effect"}});
+  std::vector<std::string> defaults;
+  bool any = false;
   for (const Origin& origin : c.origins) {
-    settings.add_row({origin.name, origin.value, origin_text(origin.place)});
+    if (origin.place.file.empty()) {
+      defaults.push_back(report::tie(
+          fmt::format("{} {}", origin.name.substr(origin.name.find('.') + 1), origin.value)));
+      continue;
+    }
+    const bool idle = std::ranges::any_of(warnings, [&origin](const std::string& warning) {
+      return warning.find(origin.name.substr(origin.name.find('.') + 1) + " has no effect") !=
+             std::string::npos;
+    });
+    given.add_row({origin.name, origin.value, origin.place.text(), idle ? "none" : ""});
+    any = true;
   }
-  return report::join(rows_of(settings, style), "\n") + "\n";
+  return (any ? "\n" + report::join(report::rows_of(given, style), "\n") : "") + "\n" +
+         report::paragraph("  ", "by default: " + report::join(defaults, ", "), style);
 }
 
 std::string explain_text(const study::Catalog& catalog, const study::Case& c,
                          const report::TextStyle& style) {
-  return settings_text(c, style) + "\n" + figures_text(catalog, c.job.machine, style) + "\n";
+  Table settings({{"setting"}, {"value"}, {"from"}});
+  for (const Origin& origin : c.origins) {
+    settings.add_row({origin.name, origin.value, origin_text(origin.place)});
+  }
+  return report::join(report::rows_of(settings, style), "\n") + "\n\n" +
+         figures_text(catalog, c.job.machine, style) + "\n";
 }
 
 }  // namespace offsim::cli

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "sim/machine/machine.h"
 #include "sim/report/text.h"
@@ -10,9 +11,11 @@
 
 namespace offsim::cli {
 
-// Workload and options with their place or "default".
-std::string settings_text(const study::Case& c, const report::TextStyle& style);
-// These, then the machine's figures.
+// What was asked for, each with its place and, where one of `warnings` says so, without effect; and
+// in a line what is left as it is by default.
+std::string given_text(const study::Case& c, const std::vector<std::string>& warnings,
+                       const report::TextStyle& style);
+// Workload and options with their place or "default", then the machine's figures.
 std::string explain_text(const study::Catalog& catalog, const study::Case& c,
                          const report::TextStyle& style);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <ostream>
 
@@ -12,6 +13,7 @@
 #include "sim/model/tensors.h"
 #include "sim/report/layout.h"
 #include "sim/study/fit.h"
+#include "sim/study/limits.h"
 
 namespace offsim::cli {
 
@@ -33,6 +35,22 @@ std::vector<model::Shape> dense_models(const study::Catalog& catalog) {
   return models;
 }
 
+// Three searches a plan, of some 60 steps together.
+void refuse_long(const std::vector<study::Case>& cases) {
+  constexpr double kSteps = 60;
+  constexpr double kMostWork = 40;  // steps of the largest size: half a minute
+  double work = 0;
+  for (const study::Case& c : cases) {
+    work += kSteps * study::step_size(c.job.shape, c.job.workload).share();
+  }
+  if (work > kMostWork) {
+    throw InputError(kCommandLine,
+                     fmt::format("fitting these plans takes {:.0f} times as long as it may",
+                                 std::ceil(work / kMostWork)),
+                     "expected fewer --plans, or a smaller --accumulation");
+  }
+}
+
 std::string fits_text(const std::vector<study::Case>& cases, const std::vector<Fit>& fits,
                       const report::TextStyle& style) {
   const plans::Job& job = cases.front().job;
@@ -52,8 +70,8 @@ std::string fits_text(const std::vector<study::Case>& cases, const std::vector<F
     const auto count = [](std::int64_t n) {
       return n == 0 ? std::string("none") : with_commas(static_cast<double>(n));
     };
-    table.add_row({fmt::format("  {}", cases[i].job.plan->name), count(fit.micro_batch),
-                   fit.stops.empty() || fit.stops == "refused"
+    table.add_row({std::string(cases[i].job.plan->name), count(fit.micro_batch),
+                   fit.stops.empty() || fit.stops == study::kRefused
                        ? fit.stops
                        : std::string(report::pool_title(fit.stops)),
                    count(fit.sequence), fit.model.empty() ? "none" : fit.model});
@@ -67,7 +85,7 @@ std::string fits_text(const std::vector<study::Case>& cases, const std::vector<F
                   with_commas(static_cast<double>(job.workload.sequence)),
                   job.workload.micro_batch),
       style);
-  out += "\n" + table.text({.colour = style.colour});
+  out += "\n" + report::join(report::rows_of(table, style), "\n") + "\n";
   if (!refused.empty()) {
     out += report::paragraph("  ", "refused here: " + report::join(refused, ", "), style);
   }
@@ -107,6 +125,7 @@ int run_fit(const FitOptions& options, std::ostream& out, std::ostream& err) {
                      "expected a number, of which the sequence is the longest");
   }
   const std::vector<study::Case> cases = cases_of(catalog, scenario, options.terminal, err);
+  refuse_long(cases);
   const std::vector<model::Shape> models = dense_models(catalog);
   std::vector<Fit> fits;
   {

@@ -153,11 +153,24 @@ study::Scenario scenario_of(const std::string& model, const std::string& machine
   return scenario;
 }
 
+study::Case only_case(const study::Catalog& catalog, const study::Scenario& scenario,
+                      std::string_view command, std::string expected) {
+  if (scenario.plans.size() != 1 || scenario.machines.size() != 1) {
+    throw InputError(kCommandLine, fmt::format("{} takes one plan and one machine", command),
+                     std::move(expected));
+  }
+  return std::move(study::cases(catalog, scenario).front());
+}
+
 std::vector<Given> names_of(const std::string& flag, const std::string& list) {
   std::vector<Given> names;
   for (std::size_t from = 0; from <= list.size();) {
     const std::size_t comma = std::min(list.find(',', from), list.size());
     names.push_back(on_command_line(list.substr(from, comma - from)));
+    if (std::ranges::count(names, names.back().text, &Given::text) > 1) {
+      throw InputError(kCommandLine, fmt::format("{} names {} twice", flag, names.back().text),
+                       "expected each once");
+    }
     if (names.back().text.empty()) {
       throw InputError(kCommandLine, fmt::format("{} '{}' has an empty name", flag, list),
                        "expected names separated by commas");

@@ -35,6 +35,10 @@ study::Scenario scenario_of(const std::string& model, const std::string& machine
 // The names of `list`, which `flag` took. Throws InputError for an empty one.
 std::vector<study::Given> names_of(const std::string& flag, const std::string& list);
 
+// Of a scenario that has one. Throws InputError for several; `expected` says what else to do.
+study::Case only_case(const study::Catalog& catalog, const study::Scenario& scenario,
+                      std::string_view command, std::string expected);
+
 // Nothing when the flag is not given. --tokens are at least 1.
 std::optional<double> tokens_of(const std::optional<std::string>& flag);
 std::optional<UsdPerHour> price_of(const std::optional<std::string>& flag);

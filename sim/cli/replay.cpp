@@ -48,8 +48,11 @@ std::vector<std::string> replay_words(const ReplayOptions& options, const plans:
   for (const std::string& word : busy_flag(job.machine.framework, program)) {
     words.push_back(word);
   }
-  if (options.file) {
-    words.insert(words.end(), {"--file", *options.file});
+  const bool drive = std::ranges::any_of(program.calls, [](const runtime::Call& call) {
+    return std::holds_alternative<runtime::Io>(call);
+  });
+  if (options.file || (drive && !options.save.empty())) {
+    words.insert(words.end(), {"--file", options.file.value_or("FILE")});
   }
   return words;
 }
@@ -131,11 +134,7 @@ plans::Job job_of(const ReplayOptions& options) {
   const study::Catalog catalog = open_catalog(options.catalog);
   const study::Scenario scenario =
       scenario_of(options.model, options.hardware, options.plan, options.work);
-  if (scenario.plans.size() != 1 || scenario.machines.size() != 1) {
-    throw InputError(kCommandLine, "replay takes one plan and one machine",
-                     "expected a command for each");
-  }
-  plans::Job job = std::move(study::cases(catalog, scenario).front().job);
+  plans::Job job = only_case(catalog, scenario, "replay", "expected a command for each").job;
   if (job.workload.gpus > 1) {
     throw InputError({"command line: --gpus", 0, 0}, "several GPUs are not replayed",
                      "expected one");

@@ -145,6 +145,16 @@ void Options::set(std::string_view name, std::string_view value, const Place& pl
   found->second.place = place;
 }
 
+Options Options::with(std::string_view name, std::string_view value) const {
+  Options out = *this;
+  Value& changed = out.values_.at(std::string(name));
+  changed = {changed.spec, std::string(changed.spec->fallback), false, {}};
+  if (value != changed.text) {
+    out.set(name, value, {});
+  }
+  return out;
+}
+
 const Options::Value& Options::value(std::string_view name) const {
   const auto found = values_.find(name);
   SIM_ASSERT(found != values_.end(), "a plan reads the options that its table lists");

@@ -69,6 +69,9 @@ class Options {
   // the option's kind; a quoted one is a text, and no number and no flag.
   void set(std::string_view name, std::string_view value, const Place& place, bool quoted = false);
 
+  // A copy with one option changed; what is its default counts as not given. Throws as set() does.
+  Options with(std::string_view name, std::string_view value) const;
+
   bool has(std::string_view name) const;  // the plan lists it
   bool given(std::string_view name) const;
   Place place(std::string_view name) const;  // of a given value

@@ -25,8 +25,9 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t kMostRows = 12;
 constexpr std::size_t kMostPairs = 3;
-constexpr double kNothing = 0.002;  // a change that small is none
-constexpr std::size_t kWidestEdit = 40;
+constexpr std::size_t kMostMisfits = 6;
+constexpr double kNothing = 0.002;    // a change that small is none
+constexpr std::size_t kNumbers = 44;  // columns of a row beside the edit
 
 std::string change_text(const Edit& edit) {
   std::vector<std::string> parts;
@@ -46,14 +47,17 @@ std::string needed(const study::Prediction& p, const char* name) {
   return pool != nullptr ? gib_number(pool->needed()) : "";
 }
 
+// Of what does not fit the memory alone.
 void add_row(Table& table, const std::string& what, const study::Prediction& p,
-             const std::string& gain) {
-  std::vector<std::string> lines = wrap(what, kWidestEdit);
+             const std::string& gain, const TextStyle& style) {
+  std::vector<std::string> lines =
+      wrap(what, std::min<std::size_t>(40, page_width(style) - kNumbers));
   for (std::size_t i = 0; i + 1 < lines.size(); ++i) {
     table.add_row({"  " + lines[i]});
   }
   const bool unified = p.pool("host") == nullptr;
-  table.add_row({"  " + lines.back(), time_text(p.step, p.step), three_digits(p.tokens_per_s), gain,
+  table.add_row({"  " + lines.back(), p.fits() ? time_text(p.step, p.step) : "",
+                 p.fits() ? three_digits(p.tokens_per_s) : "", gain,
                  needed(p, unified ? "unified" : "gpu"), unified ? "" : needed(p, "host")});
 }
 
@@ -67,13 +71,14 @@ Table edits_table(const char* title) {
 }
 
 std::string rows_text(const char* title, const std::vector<const Tried*>& rows, std::size_t most,
-                      const TextStyle& style) {
+                      bool gains, const TextStyle& style) {
   if (rows.empty()) {
     return "";
   }
   Table table = edits_table(title);
   for (std::size_t i = 0; i < std::min(rows.size(), most); ++i) {
-    add_row(table, change_text(rows[i]->edit), rows[i]->prediction, gain_text(rows[i]->gain));
+    add_row(table, change_text(rows[i]->edit), rows[i]->prediction,
+            gains ? gain_text(rows[i]->gain) : "", style);
   }
   std::string out = "\n" + table.text({.colour = style.colour});
   if (rows.size() > most) {
@@ -101,11 +106,11 @@ std::string list_text(const char* title, const std::vector<std::string>& parts,
 }
 
 // What people are told to do about a slow offloaded step, in that order, judged for this job.
-constexpr const char* kMore = ">";  // than is in force
-constexpr const char* kLess = "<";
+constexpr std::string_view kMore = ">";  // than is in force
+constexpr std::string_view kLess = "<";
 struct UsualAdvice {
-  const char* setting;
-  const char* to;  // a value, or more or less of what is in force
+  std::string_view setting;
+  std::string_view to;  // a value, or more or less of what is in force
   const char* words;
 };
 constexpr std::array<UsualAdvice, 10> kUsual{{
@@ -123,7 +128,7 @@ constexpr std::array<UsualAdvice, 10> kUsual{{
 
 bool is_usual(const UsualAdvice& usual, const Edit& edit) {
   const study::Change& change = edit.changes.front();
-  if (edit.kind != Edit::Kind::kSetting || change.setting != usual.setting) {
+  if (!edit.of_settings() || change.setting != usual.setting) {
     return false;
   }
   if (usual.to != kMore && usual.to != kLess) {
@@ -134,12 +139,18 @@ bool is_usual(const UsualAdvice& usual, const Edit& edit) {
   return usual.to == kMore ? to > from : to < from;
 }
 
-std::string verdict(const Tried& tried) {
+std::string verdict(const Tried& tried, bool now_fits) {
   if (!tried.refused.empty()) {
     return "refused";
   }
+  if (tried.idle) {
+    return "no effect here";
+  }
   if (!tried.fits()) {
     return "does not fit";
+  }
+  if (!now_fits) {
+    return "fits";
   }
   if (std::abs(tried.gain) < kNothing) {
     return "no difference";
@@ -166,11 +177,11 @@ std::string usual_text(const Advice& advice, const TextStyle& style) {
     const auto found = std::ranges::find_if(
         advice.tried, [&](const Tried& t) { return is_usual(usual, t.edit); });  // the best
     if (found != advice.tried.end()) {
-      table.add_row({std::string("  ") + usual.words,
-                     fmt::format("{} ({})", verdict(*found), values_text(found->edit))});
+      table.add_row({usual.words, fmt::format("{} ({})", verdict(*found, advice.now.fits()),
+                                              values_text(found->edit))});
     }
   }
-  return "\n" + table.text({.colour = style.colour});
+  return "\n" + join(rows_of(table, style), "\n") + "\n";
 }
 
 std::string bounds_text(const Advice& advice, const TextStyle& style) {
@@ -189,60 +200,93 @@ std::string bounds_text(const Advice& advice, const TextStyle& style) {
                    style);
 }
 
-}  // namespace
-
-std::string advice_text(const plans::Job& job, const Advice& advice, const TextStyle& style) {
+// The edits by what comes of them, in words but for those that get a row.
+struct Groups {
   std::vector<const Tried*> better, pairs;
-  std::vector<std::string> worse, misfits, refused, same;
-  const bool now_fits = advice.now.feasible() && !advice.now.may_swap();
-  for (const Tried& tried : advice.tried) {
-    const std::string name = change_text(tried.edit);
-    if (!tried.refused.empty()) {
-      refused.push_back(report::tie(name));
-    } else if (!tried.fits()) {
-      misfits.push_back(tie(fmt::format("{} ({})", name, what_is_too_small(tried.prediction))));
-    } else if (!now_fits || tried.gain >= kWorthIt) {
-      better.push_back(&tried);
-    } else if (tried.gain <= -kWorthIt) {
-      worse.push_back(tie(fmt::format("{} {}", name, gain_text(tried.gain))));
-    } else {
-      same.push_back(report::tie(name));
+  std::vector<std::string> worse, misfits, same, idle, refused;
+
+  explicit Groups(const Advice& advice) {
+    std::size_t more = 0;
+    for (const Tried& tried : advice.tried) {
+      const std::string name = report::tie(change_text(tried.edit));
+      if (!tried.refused.empty()) {
+        refused.push_back(name);
+      } else if (tried.idle) {
+        idle.push_back(name);
+      } else if (!tried.fits()) {
+        if (misfits.size() < kMostMisfits) {  // nearest first
+          misfits.push_back(tie(fmt::format("{} ({})", name, what_is_too_small(tried.prediction))));
+        } else {
+          ++more;
+        }
+      } else if (!advice.now.fits() || tried.gain >= kWorthIt) {
+        better.push_back(&tried);
+      } else if (tried.gain <= -kWorthIt) {
+        worse.push_back(tie(fmt::format("{} {}", name, gain_text(tried.gain))));
+      } else {
+        same.push_back(name);
+      }
+    }
+    if (more > 0) {
+      misfits.push_back(tie(fmt::format("and {} more", more)));
+    }
+    for (const Tried& tried : advice.pairs) {
+      pairs.push_back(&tried);
     }
   }
-  for (const Tried& tried : advice.pairs) {
-    pairs.push_back(&tried);
-  }
-  Table now = edits_table("as it is, memory in GiB");
-  add_row(now, std::string(job.plan->name), advice.now, now_fits ? "" : "-");
-  std::string out = "\n" + now.text({.colour = style.colour});
-  if (!now_fits) {
-    out += paragraph("  ", "does not fit: " + what_is_too_small(advice.now), style);
-  }
-  out += rows_text(now_fits ? "worth it, simulated" : "makes it fit, simulated", better, kMostRows,
-                   style);
-  out += rows_text("two at once", pairs, kMostPairs, style);
+};
+
+// What a gain by more tokens is.
+std::string tokens_text(const Groups& of, const TextStyle& style) {
   const auto tokens = [](const Tried* tried) {
     return tried->edit.changes_setting("micro_batch") ||
            tried->edit.changes_setting("accumulation");
   };
-  if (std::ranges::any_of(better, tokens)) {
-    out += paragraph("  ",
-                     "The gain is in tokens a second. Another micro_batch or accumulation is also "
-                     "another number of tokens that an optimizer step learns from.",
-                     style);
+  if (std::ranges::none_of(of.better, tokens) && std::ranges::none_of(of.pairs, tokens)) {
+    return "";
   }
+  return paragraph("  ",
+                   "A gain is in tokens a second. Another micro_batch or accumulation is also "
+                   "another number of tokens that an optimizer step learns from.",
+                   style);
+}
+
+}  // namespace
+
+std::string advice_text(const plans::Job& job, const Advice& advice, const TextStyle& style) {
+  const bool now_fits = advice.now.fits();
+  const Groups of(advice);
+  Table now = edits_table("as it is, memory in GiB");
+  add_row(now, std::string(job.plan->name), advice.now, "", style);
+  std::string out = "\n" + now.text({.colour = style.colour});
+  if (!now_fits) {
+    out += paragraph("  ", "does not fit: " + what_is_too_small(advice.now), style);
+  }
+  out += rows_text(now_fits ? "worth it, simulated" : "makes it fit, simulated", of.better,
+                   kMostRows, now_fits, style);
+  out += rows_text("two at once", of.pairs, kMostPairs, now_fits, style);
+  out += tokens_text(of, style);
   if (advice.best() == nullptr) {
     out += "\n" + paragraph("",
                             now_fits ? "No edit gains 2 % or more: as good as it gets here."
-                                     : "No edit, and no two of them, make it fit.",
+                            : advice.untried > 0 ? "Nothing of what was tried makes it fit."
+                                                 : "No edit, and no two of them, make it fit.",
                             style);
   }
   out += usual_text(advice, style);
-  out += list_text("makes it slower", worse, style);
-  out += list_text("does not fit", misfits, style);
-  out += list_text("makes less than 2 % of difference", same, style);
-  out += list_text("refused by the system", refused, style);
-  return out + bounds_text(advice, style);
+  out += list_text("makes it slower", of.worse, style);
+  out += list_text("does not fit", of.misfits, style);
+  out += list_text("makes less than 2 % of difference", of.same, style);
+  out += list_text("has no effect here", of.idle, style);
+  out += list_text("refused by the system", of.refused, style);
+  if (advice.untried > 0) {
+    out += "\n" + paragraph("",
+                            fmt::format("{} more were not tried: steps as long as this one take "
+                                        "too long to simulate so often.",
+                                        advice.untried),
+                            style);
+  }
+  return now_fits ? out + bounds_text(advice, style) : out;
 }
 
 std::string advice_json(const plans::Job& job, const Advice& advice) {
@@ -252,8 +296,8 @@ std::string advice_json(const plans::Job& job, const Advice& advice) {
       changes.push_back({{"setting", change.setting}, {"from", change.from}, {"to", change.to}});
     }
     Json json{{"changes", changes}, {"why", tried.edit.why}};
-    if (!tried.refused.empty()) {
-      json["refused"] = tried.refused;
+    if (!tried.refused.empty() || tried.idle) {
+      json[tried.idle ? "no_effect" : "refused"] = tried.idle ? Json(true) : Json(tried.refused);
       return json;
     }
     json["fits"] = tried.fits();
@@ -281,6 +325,7 @@ std::string advice_json(const plans::Job& job, const Advice& advice) {
                   {"now", Json::parse(prediction_json(job, advice.now))},
                   {"edits", single},
                   {"pairs", pairs},
+                  {"untried", advice.untried},
                   {"bounds_s", bounds}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }

@@ -146,6 +146,20 @@ std::string paint(std::string_view text, Ink ink, const TextStyle& style) {
   return fmt::format("\x1b[{}m{}\x1b[0m", kCodes[static_cast<std::size_t>(ink)], text);
 }
 
+std::vector<std::string> rows_of(const Table& table, const TextStyle& style) {
+  std::vector<std::string> rows = lines_of(table.text({.indent = 2}));
+  const bool fit = std::ranges::all_of(
+      rows, [&](const std::string& row) { return visible_width(row) <= page_width(style); });
+  for (std::string& row : rows) {
+    if (!fit) {
+      row = paragraph("  ", row, style);
+      row.pop_back();
+    }
+  }
+  rows.front() = paint(rows.front(), Ink::kBold, style);
+  return rows;
+}
+
 std::string warnings_text(const std::vector<std::string>& warnings, const TextStyle& style) {
   std::string out;
   for (const std::string& warning : warnings) {

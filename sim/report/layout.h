@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "sim/base/table.h"
 #include "sim/base/units.h"
 #include "sim/report/text.h"
 
@@ -36,6 +37,10 @@ std::string tie(std::string_view phrase);
 std::vector<std::string> wrap(std::string_view text, std::size_t width);
 
 std::vector<std::string> lines_of(const std::string& text);  // each ends in '\n'
+
+// The rows of a table with two blanks before each, its header first and bold; each a paragraph of
+// its own where the page is too narrow for columns. Without newlines at their ends, where it is.
+std::vector<std::string> rows_of(const Table& table, const TextStyle& style);
 
 // Lines with `first` before the first and as many blanks before the others.
 std::string paragraph(std::string_view first, std::string_view text, const TextStyle& style);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "sim/base/table.h"
 #include "sim/report/layout.h"
 
@@ -14,6 +16,8 @@ using study::LedgerPool;
 using study::MemoryLedger;
 using Align = Table::Align;
 
+constexpr std::size_t kLedgerNumbers = 46;  // columns of a row beside the tag
+
 std::string cell(Bytes bytes) { return bytes.value == 0 ? "" : gib_number(bytes); }
 
 std::string a_parameter(Bytes bytes, const MemoryLedger& ledger) {
@@ -24,14 +28,19 @@ std::string a_parameter(Bytes bytes, const MemoryLedger& ledger) {
 std::string pool_text(const LedgerPool& pool, const study::PoolReport& report,
                       const MemoryLedger& ledger, const TextStyle& style) {
   std::vector<Table::Column> columns{{fmt::format("{}, GiB", pool_title(pool.name))}};
-  for (const char* const phase : {"placed", "first f/b", "first opt", "later"}) {
+  for (const char* const phase : {"placed", "1st f/b", "1st opt", "later"}) {
     columns.push_back({phase, Align::kRight});
   }
   columns.push_back({"B/param", Align::kRight});
   Table table(columns);
   const std::size_t worst = pool.worst();
   for (const study::LedgerTag& tag : pool.tags) {
-    std::vector<std::string> row{"  " + tag.tag};
+    std::vector<std::string> name =
+        wrap(tag.tag, std::min<std::size_t>(40, page_width(style) - kLedgerNumbers));
+    for (std::size_t i = 0; i + 1 < name.size(); ++i) {
+      table.add_row({"  " + name[i]});
+    }
+    std::vector<std::string> row{"  " + name.back()};
     for (const Bytes held : tag.held) {
       row.push_back(cell(held));
     }
@@ -91,12 +100,12 @@ std::string estimate_text(const MemoryLedger& ledger, const study::Prediction& p
                {"it counts"}});
   const auto add = [&](const char* name, Bytes says, const std::string& terms) {
     const study::PoolReport* const pool = p.pool(name);
-    table.add_row({fmt::format("  {}", pool_title(name)), gib_number(says),
+    table.add_row({std::string(pool_title(name)), gib_number(says),
                    pool != nullptr ? gib_number(pool->needed()) : "", terms});
   };
   add("gpu", e.gpu, e.gpu_terms);
   add("host", e.host, e.host_terms);
-  return "\n" + table.text({.colour = style.colour}) +
+  return "\n" + join(rows_of(table, style), "\n") + "\n" +
          paragraph("  ",
                    "It knows parameters, gradients and Adam's states alone. The rest above is what "
                    "it leaves out: activations, buckets, gathered parameters, temporaries, pinned "

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "sim/plans/plan.h"
+#include "sim/study/limits.h"
+#include "sim/study/search.h"
 
 namespace offsim::study {
 
@@ -25,194 +28,204 @@ double excess(const Prediction& p) {
   return sum;
 }
 
-bool good(const Prediction& p) { return p.feasible() && !p.may_swap(); }
-
-// The largest micro-batch that fits, doubled until it does not, then by bisection down to an
-// eighth of it: more digits gain nothing. 0 when not even the job's own fits.
-std::int64_t largest_that_fits(plans::Job job, std::int64_t from) {
-  const auto fits = [&job](std::int64_t micro_batch) {
-    job.workload.micro_batch = micro_batch;
-    return good(predict(job));
-  };
-  std::int64_t low = from, high = from;
-  if (!fits(low)) {
-    return 0;
-  }
-  const std::int64_t most = kMostTokensOfMicroBatch / job.workload.sequence;
-  do {
-    low = high;
-    high *= 2;
-  } while (high <= most && fits(high));
-  high = std::min(high, most + 1);
-  while (high - low > std::max<std::int64_t>(1, low / 8)) {
-    const std::int64_t middle = low + (high - low) / 2;
-    (fits(middle) ? low : high) = middle;
-  }
-  return low;
-}
-
-Tried try_edit(Edit edit, const Prediction& now) {
-  Tried tried{std::move(edit), "", {}, 0};
-  try {
-    plans::Job& job = tried.edit.job;
-    if (tried.edit.largest) {
-      job.plan->check(job);
-      const std::int64_t before = job.workload.micro_batch;
-      const std::int64_t largest = largest_that_fits(job, before);
-      if (largest > before) {
-        job.workload.micro_batch = largest;
-        tried.edit.changes.push_back(
-            {"micro_batch", std::to_string(before), std::to_string(largest)});
-      }
-    }
-    tried.prediction = predict(job);
-    tried.gain = tried.prediction.tokens_per_s / now.tokens_per_s - 1;
-  } catch (const InputError& error) {
-    tried.refused = error.what();
-  }
-  return tried;
-}
-
-// Those that fit by gain, the smaller edit first among equals; then the others, nearest first.
+// In tiers: fits, does not, says nothing. In the first by gain, in the second by what is missing.
 bool before(const Tried& a, const Tried& b) {
-  if (a.fits() != b.fits()) {
-    return a.fits();
+  const auto tier = [](const Tried& t) {
+    return t.fits() ? 0 : t.refused.empty() && !t.idle ? 1 : 2;
+  };
+  if (tier(a) != tier(b)) {
+    return tier(a) < tier(b);
   }
-  if (!a.fits()) {
-    return a.refused.empty() != b.refused.empty()
-               ? a.refused.empty()
-               : a.refused.empty() && excess(a.prediction) < excess(b.prediction);
+  if (tier(a) == 0) {
+    return a.prediction.tokens_per_s > b.prediction.tokens_per_s;
   }
-  const double difference = a.gain - b.gain;
-  return std::abs(difference) > 1e-3 ? difference > 0 : a.edit.size < b.edit.size;
+  return tier(a) == 1 && excess(a.prediction) < excess(b.prediction);
 }
 
-// Two gains that differ by no more than a thousandth are equal, which is no order by itself.
+// Gains that differ by no more than a thousandth of the next are equal: the smaller edit is first.
 void rank(std::vector<Tried>& tried) {
-  std::ranges::stable_sort(tried, [](const Tried& a, const Tried& b) { return a.gain > b.gain; });
-  for (std::size_t i = 1; i < tried.size(); ++i) {
-    for (std::size_t j = i; j > 0 && before(tried[j], tried[j - 1]); --j) {
-      std::swap(tried[j], tried[j - 1]);
+  std::ranges::stable_sort(tried, before);
+  for (auto first = tried.begin(); first != tried.end();) {
+    auto last = std::next(first);
+    while (last != tried.end() && first->fits() && last->fits() &&
+           last->prediction.tokens_per_s > (1 - 1e-3) * first->prediction.tokens_per_s) {
+      ++last;
     }
+    std::stable_sort(first, last,
+                     [](const Tried& a, const Tried& b) { return a.edit.size < b.edit.size; });
+    first = last;
   }
 }
 
-// Of `tried`, ranked: those to be tried together, by index.
-std::vector<std::size_t> to_pair(const Advice& advice) {
-  const bool fits = good(advice.now);
-  std::vector<std::size_t> chosen;
-  for (std::size_t i = 0; i < advice.tried.size(); ++i) {
-    const Tried& t = advice.tried[i];
-    const bool nearer =
-        t.refused.empty() && !t.fits() && excess(t.prediction) < excess(advice.now) * 0.98;
+// Tries edits of one job until there has been enough of it.
+class Trials {
+ public:
+  Trials(const plans::Job& job, Advice& advice) : job_(job), advice_(advice) {}
+
+  // Nothing for want of time, or where the edit changes nothing.
+  std::optional<Tried> run(Edit edit) {
+    Tried tried{.edit = std::move(edit), .job = job_, .refused = ""};
+    try {
+      tried.job = tried.edit.of(job_);
+      const std::vector<std::string> warnings = tried.job.plan->check(tried.job);
+      tried.idle = !tried.edit.largest &&
+                   std::ranges::all_of(tried.edit.changes, [&warnings](const Change& change) {
+                     return std::ranges::any_of(warnings, [&change](const std::string& w) {
+                       return w.find(change.setting + " has no effect") != std::string::npos;
+                     });
+                   });
+      if (tried.idle) {
+        return tried;
+      }
+      if (tried.edit.largest) {
+        search(tried);
+      }
+      if (tried.edit.changes.empty()) {
+        return std::nullopt;  // the largest micro-batch is the one that there is
+      }
+      if (!take(tried.job)) {
+        ++advice_.untried;
+        return std::nullopt;
+      }
+      tried.prediction = predict(tried.job);
+      tried.gain = tried.prediction.tokens_per_s / advice_.now.tokens_per_s - 1;
+    } catch (const InputError& error) {
+      tried.refused = error.what();
+    }
+    return tried.edit.changes.empty() ? std::nullopt : std::optional(std::move(tried));
+  }
+
+ private:
+  bool take(const plans::Job& job) {
+    const double work = work_ + step_size(job.shape, job.workload).share();
+    if (work > kMostWork || !can_be_asked(job)) {
+      return false;
+    }
+    work_ = work;
+    return true;
+  }
+
+  // The micro-batch becomes the largest that fits, to an eighth: more digits gain nothing.
+  void search(Tried& tried) {
+    plans::Job job = tried.job;
+    const std::int64_t now = job.workload.micro_batch;
+    const auto fits = [&](std::int64_t micro_batch) {
+      job.workload.micro_batch = micro_batch;
+      return take(job) && predict(job).fits();
+    };
+    const std::int64_t eighths = 8;
+    const std::int64_t doubled = [&] {
+      std::int64_t good = now;
+      while (good <= kMostBatch / 2 && fits(2 * good)) {
+        good *= 2;
+      }
+      return good;
+    }();
+    const std::int64_t step = std::max<std::int64_t>(1, doubled / eighths);
+    const std::int64_t more = last_good(
+        0, doubled / step, [&](std::int64_t steps) { return fits(doubled + steps * step); });
+    const std::int64_t largest = doubled + more * step;
+    tried.edit.largest = false;
+    if (largest > now) {
+      tried.edit.changes.push_back({"micro_batch", std::to_string(now), std::to_string(largest)});
+      tried.edit.apply.emplace_back(
+          [largest](plans::Job& changed) { changed.workload.micro_batch = largest; });
+      tried.job.workload.micro_batch = largest;
+    }
+  }
+
+  const plans::Job& job_;
+  Advice& advice_;
+  double work_ = 0;
+};
+
+// Which of the ranked edits to try together.
+std::vector<Edit> pairs_of(const Advice& advice) {
+  const bool fits = advice.now.fits();
+  std::vector<const Edit*> settings, plans, machines;
+  for (const Tried& t : advice.tried) {
+    const bool nearer = t.refused.empty() && !t.idle && !t.fits() &&
+                        excess(t.prediction) < 0.98 * excess(advice.now);
     const bool better = t.fits() && t.gain >= kWorthIt;
-    if (t.edit.kind == Edit::Kind::kSetting && (fits ? better : nearer)) {
-      chosen.push_back(i);
+    if (t.edit.of_settings() && (fits ? better : nearer)) {
+      settings.push_back(&t.edit);
+    } else if (t.edit.changes_setting("plan") && t.refused.empty()) {
+      plans.push_back(&t.edit);
+    } else if (t.edit.changes_setting("hardware")) {
+      machines.push_back(&t.edit);
     }
   }
-  chosen.resize(std::min(chosen.size(), fits ? kPaired : kPairedToFit));
-  return chosen;
+  settings.resize(std::min(settings.size(), fits ? kPaired : kPairedToFit));
+  std::vector<Edit> out;
+  const auto add = [&out](const Edit& first, const Edit& second) {
+    if (std::optional<Edit> both = together(first, second)) {
+      out.push_back(std::move(*both));
+    }
+  };
+  for (std::size_t a = 0; a < settings.size(); ++a) {
+    for (std::size_t b = a + 1; b < settings.size(); ++b) {
+      add(*settings[a], *settings[b]);
+    }
+  }
+  for (std::size_t a = 0; !fits && a < plans.size(); ++a) {
+    for (const Edit* const machine : machines) {
+      add(*plans[a], *machine);
+    }
+  }
+  return out;
 }
 
-void try_pairs(Advice& advice, const Prediction& now) {
-  const std::vector<std::size_t> chosen = to_pair(advice);
-  for (std::size_t a = 0; a < chosen.size(); ++a) {
-    for (std::size_t b = a + 1; b < chosen.size(); ++b) {
-      const Tried& first = advice.tried[chosen[a]];
-      const Tried& second = advice.tried[chosen[b]];
-      const std::optional<Edit> both = together(first.edit, second.edit);
-      if (!both) {
-        continue;
-      }
-      Tried pair = try_edit(*both, now);
-      const bool better = !first.fits() || pair.gain > std::max(first.gain, second.gain) + kWorthIt;
-      if (pair.fits() && better) {
-        advice.pairs.push_back(std::move(pair));
-      }
-    }
-  }
-  rank(advice.pairs);
+// Better than each of its edits, of which it has all changes.
+bool is_better(const Tried& pair, const std::vector<Tried>& tried) {
+  return std::ranges::none_of(tried, [&pair](const Tried& one) {
+    const bool part = std::ranges::all_of(one.edit.changes, [&pair](const Change& change) {
+      return std::ranges::find(pair.edit.changes, change) != pair.edit.changes.end();
+    });
+    return part && one.fits() && pair.gain <= one.gain + kWorthIt;
+  });
 }
 
 }  // namespace
 
 const Tried* Advice::best() const {
-  const bool fits = good(now);
-  const auto worth = [fits](const std::vector<Tried>& of) {
-    return !of.empty() && of.front().fits() && (!fits || of.front().gain >= kWorthIt);
+  const auto worth = [this](const std::vector<Tried>& of) {
+    return !of.empty() && of.front().fits() && (!now.fits() || of.front().gain >= kWorthIt);
   };
-  if (!worth(tried)) {
-    return worth(pairs) ? &pairs.front() : nullptr;
-  }
-  return &tried.front();
-}
-
-std::optional<Edit> together(const Edit& first, const Edit& second) {
-  if (first.kind != Edit::Kind::kSetting || second.kind != Edit::Kind::kSetting) {
-    return std::nullopt;
-  }
-  Edit both = first;
-  for (const Change& change : second.changes) {
-    if (first.changes_setting(change.setting)) {
-      return std::nullopt;
-    }
-    both.changes.push_back(change);
-    if (both.job.options.has(change.setting)) {
-      both.job = with_option(both.job, change.setting, change.to);
-    }
-  }
-  const plans::Workload& from = second.job.workload;
-  plans::Workload& to = both.job.workload;
-  for (const Change& change : second.changes) {
-    if (change.setting == "micro_batch") {
-      to.micro_batch = from.micro_batch;
-    } else if (change.setting == "accumulation") {
-      to.accumulation = from.accumulation;
-    } else if (change.setting == "checkpointing") {
-      to.checkpointing = from.checkpointing;
-    } else if (change.setting == "activation_offload") {
-      to.activation_offload = from.activation_offload;
-    } else if (change.setting == "loader_workers") {
-      to.loader_workers = from.loader_workers;
-    } else if (change.setting == "loader_bandwidth") {
-      to.loader_bandwidth = from.loader_bandwidth;
-    } else if (change.setting == "phase_sync") {
-      to.phase_sync = from.phase_sync;
-    } else if (change.setting == "gpus") {
-      to.gpus = from.gpus;
-    } else {
-      SIM_ASSERT(both.job.options.has(change.setting),
-                 "an edit's setting is the work's or a plan's");
-    }
-  }
-  both.size += second.size;
-  both.why = "";
-  both.largest = false;  // found already
-  return both;
+  return worth(tried) ? &tried.front() : worth(pairs) ? &pairs.front() : nullptr;
 }
 
 Advice advise(const plans::Job& job, const std::vector<machine::Machine>& machines,
               const AdviceProgress& progress) {
   Advice advice;
   advice.now = predict(job);
-  const std::vector<Edit> edits = edits_of(job, machines);
+  Trials trials(job, advice);
+  std::vector<Edit> edits = edits_of(job, machines);
+  // Searches last: they take as long as many others.
+  std::ranges::stable_partition(edits, [](const Edit& edit) { return !edit.largest; });
   for (std::size_t i = 0; i < edits.size(); ++i) {
     if (progress) {
       progress(i + 1, edits.size());
     }
-    Tried tried = try_edit(edits[i], advice.now);
-    const bool again = std::ranges::any_of(advice.tried, [&](const Tried& t) {
-      return t.edit.changes == tried.edit.changes;  // the largest may be twice as large
-    });
-    if (!tried.edit.changes.empty() && !again) {  // or it is the one that there is
-      advice.tried.push_back(std::move(tried));
+    std::optional<Tried> tried = trials.run(edits[i]);
+    const bool again =
+        tried && std::ranges::any_of(advice.tried, [&](const Tried& t) {
+          return t.edit.changes == tried->edit.changes;  // the largest may be twice as large
+        });
+    if (tried && !again) {
+      advice.tried.push_back(std::move(*tried));
     }
   }
   rank(advice.tried);
-  const bool single = std::ranges::any_of(
-      advice.tried, [](const Tried& t) { return t.fits() && t.edit.kind == Edit::Kind::kSetting; });
-  if (good(advice.now) || !single) {
-    try_pairs(advice, advice.now);
+  const bool setting_fits = std::ranges::any_of(
+      advice.tried, [](const Tried& t) { return t.fits() && t.edit.of_settings(); });
+  if (advice.now.fits() || !setting_fits) {
+    for (const Edit& edit : pairs_of(advice)) {
+      std::optional<Tried> pair = trials.run(edit);
+      if (pair && pair->fits() && is_better(*pair, advice.tried)) {
+        advice.pairs.push_back(std::move(*pair));
+      }
+    }
+    rank(advice.pairs);
   }
   for (const auto& [resource, share] : advice.now.utilization) {
     advice.bounds.emplace_back(resource, advice.now.step * share);

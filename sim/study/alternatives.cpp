@@ -9,6 +9,7 @@
 #include "sim/base/error.h"
 #include "sim/engine/memory.h"
 #include "sim/plans/plan.h"
+#include "sim/study/search.h"
 
 namespace offsim::study {
 
@@ -43,12 +44,7 @@ std::int64_t fewest_gpus(const Prediction& prediction, const Run& run) {
   if (!fits(kMostIdeal)) {
     return 0;
   }
-  std::int64_t too_few = 0, enough = kMostIdeal;
-  while (enough - too_few > 1) {
-    const std::int64_t middle = too_few + (enough - too_few) / 2;
-    (fits(middle) ? enough : too_few) = middle;
-  }
-  return enough;
+  return 1 + last_good(0, kMostIdeal, [&](std::int64_t gpus) { return !fits(gpus); });
 }
 
 // Native on one GPU of the machine, or on as many as would do.

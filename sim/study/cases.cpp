@@ -7,6 +7,7 @@
 
 #include "sim/base/quantity.h"
 #include "sim/plans/plan.h"
+#include "sim/study/limits.h"
 #include "sim/study/predict.h"
 #include "sim/study/scenario.h"
 
@@ -14,13 +15,6 @@ namespace offsim::study {
 
 namespace {
 
-constexpr std::int64_t kMostGpus = 64;
-constexpr std::int64_t kMostWorkers = 10'000;
-constexpr std::int64_t kMostBatch = 1'000'000;
-constexpr std::int64_t kMostSequence = 50'000'000;
-constexpr std::int64_t kMostTokens = 1'000'000'000'000;  // a step
-constexpr std::int64_t kMostAccumulation = 4096;
-constexpr std::int64_t kMostRank = 65'536;
 constexpr double kMostCases = 10'000;
 
 bool is_largest(const GivenWorkload& w) {
@@ -249,10 +243,6 @@ std::int64_t most_micro_batches(const GivenWorkload& w) {
   return w.micro_batch_limit ? whole(*w.micro_batch_limit, "micro_batch_limit", 1, 65536) : 1024;
 }
 
-std::int64_t widest_ffn(const model::Shape& shape) {
-  return std::ranges::max(shape.kinds, {}, &model::LayerKind::ffn).ffn;
-}
-
 // What PEFT has no adapters for, or more than are modelled: "all-linear" is for it what it was in
 // transformers 4, where a mixture's experts and router were Linears (_convert_peft_config_moe).
 void refuse_adapters_of(const model::Shape& shape, const GivenWorkload& given) {
@@ -298,20 +288,15 @@ void refuse_absurd_adapters(const model::Shape& shape, const GivenWorkload& give
   }
 }
 
-// A step that would take more memory to simulate than a computer has, or whose bytes 64 bits cannot
-// count, is refused. Returns how large the case is, as a part of the largest that is not.
+// A step that is too large is refused. Returns its share of the largest that is not.
 double check_size(const model::Shape& shape, const plans::Workload& w, const GivenWorkload& given,
                   const Place& model) {
-  // What takes ten seconds and two gigabytes, both in proportion (zenflow, the largest: 160 kB a
-  // pass); a search may take twice that.
-  constexpr double kMostPasses = 12'000;         // of a layer, in a step
-  constexpr double kMostPositions = 50'000'000;  // of all micro-batches of a step
-  constexpr double kMostBytes = 1e18;            // of one micro-batch's activations
-  const auto d = [](std::int64_t v) { return static_cast<double>(v); };
   const auto place = [&](const std::optional<Given>& g) { return g ? g->place : model; };
+  const StepSize size = step_size(shape, w);
   const bool search = is_largest(given);
   // Bisection takes a step for each halving.
-  const double steps = search ? std::ceil(std::log2(d(most_micro_batches(given) + 1))) : 1;
+  const double steps =
+      search ? std::ceil(std::log2(static_cast<double>(most_micro_batches(given) + 1))) : 1;
   const auto refuse_above = [&](double count, double most, const char* has, const Place& at) {
     const double allowed = search ? 2 * most : most;
     if (count > allowed) {
@@ -320,30 +305,19 @@ double check_size(const model::Shape& shape, const plans::Workload& w, const Giv
                        fmt::format("expected at most {}", with_commas(allowed)));
     }
   };
-  // Hooks on every saved tensor, and adapters beside every weight, are more to simulate.
-  const double weight = (w.activation_offload == plans::ActivationOffload::kNone ? 1 : 6) *
-                        (shape.adapters.any() ? 2 : 1);
-  const double passes = weight * steps * d(shape.layers) * d(w.accumulation);
-  const double positions = steps * d(w.sequence) * d(w.accumulation);
-  refuse_above(passes, kMostPasses,
-               weight > 1 ? "passes of a layer, counted more than once for what is saved or adapted"
-                          : "passes of a layer",
+  refuse_above(steps * size.passes, kMostPasses,
+               size.weight > 1
+                   ? "passes of a layer, counted more than once for what is saved or adapted"
+                   : "passes of a layer",
                place(given.accumulation));
-  refuse_above(positions, kMostPositions, "positions",
+  refuse_above(steps * size.positions, kMostPositions, "positions",
                place(given.sequence ? given.sequence : given.accumulation));
-  const double a_token =
-      d(shape.layers) *
-          (64 * d(shape.hidden + shape.query_width() + shape.value_width() + shape.adapters.rank +
-                  (shape.latent ? shape.latent->q_rank + shape.latent->kv_rank : 0)) +
-           32 * d(widest_ffn(shape)) +
-           (shape.writes_scores() ? 16 * d(shape.heads) * d(w.sequence) : 0)) +
-      32 * d(shape.vocabulary);
-  if (a_token * d(w.micro_batch) * d(w.sequence) > kMostBytes) {
+  if (size.bytes > kMostBytes) {
     throw InputError(place(given.micro_batch ? given.micro_batch : given.sequence),
                      "a micro-batch has more than 1e18 bytes of activations",
                      "expected a smaller micro_batch or sequence");
   }
-  return std::max(passes / kMostPasses, positions / kMostPositions);
+  return steps * size.share();
 }
 
 struct Made {

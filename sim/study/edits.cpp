@@ -5,10 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <optional>
+#include <type_traits>
 
 #include "sim/base/quantity.h"
 #include "sim/plans/plan.h"
+#include "sim/study/limits.h"
 
 namespace offsim::study {
 
@@ -146,23 +147,26 @@ const plans::OptionSpec* spec_of(const plans::Plan& plan, std::string_view optio
 }
 
 // The rule's options with what `attempt` stands for, all at its n-th value; nothing where that is
-// what is in force, or where the plan refuses the value.
+// what is in force.
 std::optional<Edit> option_edit(const plans::Job& job, const OptionRule& rule,
                                 std::string_view attempt, std::size_t n) {
-  Edit edit{Edit::Kind::kSetting, {}, std::string(rule.why), rule.size, false, job};
-  for (const std::string_view option : rule.options) {
-    const plans::OptionSpec* const spec = spec_of(*job.plan, option);
+  Edit edit{.why = std::string(rule.why), .size = rule.size};
+  for (const std::string_view name : rule.options) {
+    const plans::OptionSpec* const spec = spec_of(*job.plan, name);
     if (spec == nullptr) {
       return std::nullopt;
     }
-    const std::string& now = job.options.text(option);
+    const std::string& now = job.options.text(name);
     const std::vector<std::string> values = values_of(*spec, now, attempt);
     if (n >= values.size()) {
       return std::nullopt;
     }
     if (values[n] != now) {
-      edit.job = with_option(edit.job, option, values[n]);
-      edit.changes.push_back({std::string(option), now, values[n]});
+      const std::string option(name);
+      edit.changes.push_back({option, now, values[n]});
+      edit.apply.emplace_back([option, value = values[n]](plans::Job& changed) {
+        changed.options = changed.options.with(option, value);
+      });
     }
   }
   return edit.changes.empty() ? std::nullopt : std::optional(std::move(edit));
@@ -181,147 +185,149 @@ void add_option_edits(const plans::Job& job, std::vector<Edit>& edits) {
   }
 }
 
+std::string text_of(std::int64_t value) { return std::to_string(value); }
+std::string text_of(bool value) { return value ? "true" : "false"; }
+std::string text_of(BytesPerSecond value) { return show(value); }
+std::string text_of(plans::Checkpointing value) { return std::string(plans::to_string(value)); }
+std::string text_of(plans::ActivationOffload value) { return std::string(plans::to_string(value)); }
+
 // Edits of the work, each noted with what it was.
 class WorkEdits {
  public:
-  WorkEdits(const plans::Job& job, std::vector<Edit>& edits) : job_(job), edits_(edits) {}
+  WorkEdits(const plans::Job& job, std::vector<Edit>& edits)
+      : job_(job), work_(job.workload), edits_(edits) {}
 
   void add() {
     micro_batch();
     checkpointing();
-    accumulation();
+    start("fewer optimizer steps for the tokens; parameters are fetched as often", 1);
+    set(&plans::Workload::accumulation, "accumulation", 4 * work_.accumulation);
     activations();
     loader();
-    ranks();
+    if (job_.plan->several_gpus && 2 * work_.gpus <= job_.machine.gpus) {
+      start("each GPU holds a part, and has a link of its own", 5);
+      set(&plans::Workload::gpus, "gpus", 2 * work_.gpus);
+    }
   }
 
  private:
-  using Field = std::int64_t plans::Workload::*;
-
   Edit& start(const char* why, int size) {
-    return edits_.emplace_back(Edit{Edit::Kind::kSetting, {}, why, size, false, job_});
+    return edits_.emplace_back(Edit{.why = why, .size = size});
   }
-  static void set(Edit& edit, Field field, const char* name, std::int64_t value) {
-    edit.changes.push_back({name, std::to_string(edit.job.workload.*field), std::to_string(value)});
-    edit.job.workload.*field = value;
-  }
-  bool may_have(std::int64_t micro_batch) const {
-    return micro_batch <= kMostTokensOfMicroBatch / job_.workload.sequence;
+  // To the edit that was started last.
+  template <class T>
+  void set(T plans::Workload::*field, const char* name, std::type_identity_t<T> value) {
+    edits_.back().changes.push_back({name, text_of(work_.*field), text_of(value)});
+    edits_.back().apply.emplace_back(
+        [field, value](plans::Job& changed) { changed.workload.*field = value; });
   }
 
   void micro_batch() {
     constexpr const char* kWhy = "more tokens share each fetch and each update";
-    const plans::Workload& work = job_.workload;
-    if (may_have(2 * work.micro_batch)) {
-      set(start(kWhy, 1), &plans::Workload::micro_batch, "micro_batch", 2 * work.micro_batch);
-    }
+    const auto to = [this](const char* why, std::int64_t micro_batch) {
+      start(why, 1);
+      set(&plans::Workload::micro_batch, "micro_batch", micro_batch);
+    };
+    to(kWhy, 2 * work_.micro_batch);
     start(kWhy, 2).largest = true;
-    if (work.micro_batch > 1) {
-      set(start("fewer activations", 1), &plans::Workload::micro_batch, "micro_batch", 1);
+    if (work_.micro_batch > 1) {
+      to("fewer activations", 1);
     }
-    if (work.micro_batch > 3) {
-      set(start("fewer activations", 1), &plans::Workload::micro_batch, "micro_batch",
-          work.micro_batch / 2);
+    if (work_.micro_batch > 3) {
+      to("fewer activations", work_.micro_batch / 2);
     }
-    if (work.accumulation > 1 && may_have(work.micro_batch * work.accumulation)) {
-      Edit& edit = start("parameters are fetched once for the same tokens", 1);
-      set(edit, &plans::Workload::micro_batch, "micro_batch", work.micro_batch * work.accumulation);
-      set(edit, &plans::Workload::accumulation, "accumulation", 1);
+    if (work_.accumulation > 1) {
+      to("parameters are fetched once for the same tokens", work_.micro_batch * work_.accumulation);
+      set(&plans::Workload::accumulation, "accumulation", 1);
     }
   }
 
-  void set_checkpointing(Edit& edit) const {
-    using plans::Checkpointing;
-    const Checkpointing now = job_.workload.checkpointing;
-    const Checkpointing other =
-        now == Checkpointing::kNone ? Checkpointing::kFull : Checkpointing::kNone;
-    edit.changes.push_back({"checkpointing", std::string(plans::to_string(now)),
-                            std::string(plans::to_string(other))});
-    edit.job.workload.checkpointing = other;
-  }
   void checkpointing() {
-    if (job_.workload.checkpointing == plans::Checkpointing::kFull) {
-      set_checkpointing(start("nothing is recomputed", 1));
+    using plans::Checkpointing;
+    if (work_.checkpointing == Checkpointing::kFull) {
+      start("nothing is recomputed", 1);
+      set(&plans::Workload::checkpointing, "checkpointing", Checkpointing::kNone);
       return;
     }
-    set_checkpointing(start("activations are recomputed in place of kept", 1));
-    Edit& edit = start("recomputing makes room for more tokens", 3);
-    set_checkpointing(edit);
-    edit.largest = true;
-  }
-
-  void accumulation() {
-    set(start("fewer optimizer steps for the tokens; parameters are fetched as often", 1),
-        &plans::Workload::accumulation, "accumulation", 4 * job_.workload.accumulation);
+    for (const bool largest : {false, true}) {
+      start(largest ? "recomputing makes room for more tokens"
+                    : "activations are recomputed in place of kept",
+            largest ? 3 : 1);
+      set(&plans::Workload::checkpointing, "checkpointing", Checkpointing::kFull);
+      edits_.back().largest = largest;
+    }
   }
 
   void activations() {
     using plans::ActivationOffload;
-    const ActivationOffload now = job_.workload.activation_offload;
-    for (const ActivationOffload to :
-         {ActivationOffload::kNone, ActivationOffload::kSaveOnCpuPinned,
-          ActivationOffload::kStreamed}) {
-      if (to != now && (now == ActivationOffload::kNone || to == ActivationOffload::kNone)) {
-        Edit& edit = start(to == ActivationOffload::kNone ? "activations stay on the GPU"
-                                                          : "activations wait in host memory",
-                           2);
-        edit.changes.push_back({"activation_offload", std::string(plans::to_string(now)),
-                                std::string(plans::to_string(to))});
-        edit.job.workload.activation_offload = to;
-      }
+    const auto to = [this](const char* why, ActivationOffload where) {
+      start(why, 2);
+      set(&plans::Workload::activation_offload, "activation_offload", where);
+    };
+    if (work_.activation_offload != ActivationOffload::kNone) {
+      to("activations stay on the GPU", ActivationOffload::kNone);
+      return;
     }
+    to("activations wait in host memory", ActivationOffload::kSaveOnCpuPinned);
+    to("activations wait in host memory", ActivationOffload::kStreamed);
   }
 
   void loader() {
-    const plans::Workload& work = job_.workload;
-    if (work.loader_workers > 1) {
-      set(start("cores and bandwidth go to Adam", 1), &plans::Workload::loader_workers,
-          "loader_workers", work.loader_workers / 2);
+    constexpr const char* kWhy = "cores and bandwidth go to Adam";
+    if (work_.loader_workers > 1) {
+      start(kWhy, 1);
+      set(&plans::Workload::loader_workers, "loader_workers", work_.loader_workers / 2);
     }
-    if (work.loader_bandwidth.value > 0) {
-      Edit& edit = start("cores and bandwidth go to Adam", 1);
-      edit.job.workload.loader_bandwidth = work.loader_bandwidth * 0.5;
-      edit.changes.push_back({"loader_bandwidth", show(work.loader_bandwidth),
-                              show(edit.job.workload.loader_bandwidth)});
+    if (work_.loader_bandwidth.value > 0) {
+      start(kWhy, 1);
+      set(&plans::Workload::loader_bandwidth, "loader_bandwidth", work_.loader_bandwidth * 0.5);
     }
-    if (work.phase_sync) {
-      Edit& edit = start("the host runs ahead of the GPU", 1);
-      edit.job.workload.phase_sync = false;
-      edit.changes.push_back({"phase_sync", "true", "false"});
-    }
-  }
-
-  void ranks() {
-    const plans::Workload& work = job_.workload;
-    if (job_.plan->several_gpus && 2 * work.gpus <= job_.machine.gpus) {
-      set(start("each GPU holds a part, and has a link of its own", 5), &plans::Workload::gpus,
-          "gpus", 2 * work.gpus);
+    if (work_.phase_sync) {
+      start("the host runs ahead of the GPU", 1);
+      set(&plans::Workload::phase_sync, "phase_sync", false);
     }
   }
 
   const plans::Job& job_;
+  const plans::Workload& work_;
   std::vector<Edit>& edits_;
 };
 
 }  // namespace
+
+plans::Job Edit::of(plans::Job job) const {
+  for (const auto& change : apply) {
+    change(job);
+  }
+  return job;
+}
 
 bool Edit::changes_setting(std::string_view setting) const {
   return std::ranges::find(changes, setting, &Change::setting) != changes.end() ||
          (largest && setting == "micro_batch");
 }
 
-plans::Job with_option(const plans::Job& job, std::string_view option, std::string_view value) {
-  plans::Job out = job;
-  out.options = plans::Options(job.plan->options, job.plan->name);
-  for (const plans::OptionSpec& spec : job.plan->options) {
-    if (spec.name != option && job.options.given(spec.name)) {
-      out.options.set(spec.name, job.options.text(spec.name), job.options.place(spec.name));
-    }
+bool Edit::of_settings() const { return !changes_setting("plan") && !changes_setting("hardware"); }
+
+std::optional<Edit> together(const Edit& first, const Edit& second) {
+  const auto options_meet_a_plan = [](const Edit& plan, const Edit& other) {
+    return plan.changes_setting("plan") &&
+           std::ranges::any_of(other.changes,
+                               [](const Change& change) { return is_considered(change.setting); });
+  };
+  const bool same = std::ranges::any_of(second.changes, [&first](const Change& change) {
+    return first.changes_setting(change.setting);
+  });
+  if (same || options_meet_a_plan(first, second) || options_meet_a_plan(second, first)) {
+    return std::nullopt;
   }
-  if (value != spec_of(*job.plan, option)->fallback || value == "auto") {
-    out.options.set(option, value, {});
-  }
-  return out;
+  Edit both{.changes = first.changes,
+            .apply = first.apply,
+            .size = first.size + second.size,
+            .largest = first.largest || second.largest};
+  both.changes.insert(both.changes.end(), second.changes.begin(), second.changes.end());
+  both.apply.insert(both.apply.end(), second.apply.begin(), second.apply.end());
+  return both;
 }
 
 std::vector<Edit> edits_of(const plans::Job& job, const std::vector<machine::Machine>& machines) {
@@ -330,26 +336,22 @@ std::vector<Edit> edits_of(const plans::Job& job, const std::vector<machine::Mac
   WorkEdits(job, edits).add();
   for (const plans::Plan& plan : plans::registry()) {
     if (plan.name != job.plan->name) {
-      Edit& edit =
-          edits.emplace_back(Edit{Edit::Kind::kPlan,
-                                  {{"plan", std::string(job.plan->name), std::string(plan.name)}},
-                                  std::string(plan.sentence),
-                                  4,
-                                  false,
-                                  job});
-      edit.job.plan = &plan;
-      edit.job.options = plans::Options(plan.options, plan.name);
+      edits.push_back({.changes = {{"plan", std::string(job.plan->name), std::string(plan.name)}},
+                       .apply = {[&plan](plans::Job& changed) {
+                         changed.plan = &plan;
+                         changed.options = plans::Options(plan.options, plan.name);
+                       }},
+                       .why = std::string(plan.sentence),
+                       .size = 4});
     }
   }
   for (const machine::Machine& machine : machines) {
-    Edit& edit = edits.emplace_back(Edit{Edit::Kind::kMachine,
-                                         {{"hardware", job.machine.name, machine.name}},
-                                         machine.title,
-                                         5,
-                                         false,
-                                         job});
-    edit.job.machine = machine;
+    edits.push_back({.changes = {{"hardware", job.machine.name, machine.name}},
+                     .apply = {[machine](plans::Job& changed) { changed.machine = machine; }},
+                     .why = machine.title,
+                     .size = 5});
   }
+  std::erase_if(edits, [&job](const Edit& edit) { return !can_be_asked(edit.of(job)); });
   return edits;
 }
 

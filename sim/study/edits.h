@@ -11,7 +11,8 @@
 // Adam and their binding, selective checkpointing, a loader's prefetching.
 #pragma once
 
-#include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,31 +29,29 @@ struct Change {
   friend bool operator==(const Change&, const Change&) = default;
 };
 
+// What it does to a job, and what it is called.
 struct Edit {
-  enum class Kind : std::uint8_t { kSetting, kPlan, kMachine };
-  Kind kind = Kind::kSetting;
-  std::vector<Change> changes;
-  std::string why;       // what one hopes for: a phrase
+  std::vector<Change> changes = {};
+  std::vector<std::function<void(plans::Job&)>> apply = {};
+  std::string why = "";  // what one hopes for: a phrase
   int size = 1;          // how large a change it is for a person; 1 is a word in a file
   bool largest = false;  // its micro-batch is still to be searched: the largest that fits
-  plans::Job job;        // with the edit
 
+  plans::Job of(plans::Job job) const;  // the job with the edit
   bool changes_setting(std::string_view setting) const;
+  bool of_settings() const;  // neither the plan nor the machine
 };
 
-// The steps that an edit may take the tokens of a micro-batch to: more never fit.
-inline constexpr std::int64_t kMostTokensOfMicroBatch = 64'000'000;
+// Both, where they change different settings; nothing where options of one plan meet another plan.
+std::optional<Edit> together(const Edit& first, const Edit& second);
 
 // Edits of `job`, those of settings in the order in which the usual advice has them, then plans,
-// then `machines`. None leaves the job as it is.
+// then `machines`. None leaves the job as it is, and a question can ask for each (limits.h).
 std::vector<Edit> edits_of(const plans::Job& job, const std::vector<machine::Machine>& machines);
 
 // The machines of the catalog that have the same accelerator as `here`, and those whose link is
 // coherent: what another host or another link would do.
 std::vector<machine::Machine> other_machines(const Catalog& catalog, const machine::Machine& here);
-
-// `job` with one option changed. Throws InputError for what Options::set refuses.
-plans::Job with_option(const plans::Job& job, std::string_view option, std::string_view value);
 
 // For tests: whether a rule tries the option, or says why none does.
 bool is_considered(std::string_view option);

@@ -4,7 +4,9 @@
 
 #include "sim/model/tensors.h"
 #include "sim/plans/plan.h"
+#include "sim/study/limits.h"
 #include "sim/study/predict.h"
+#include "sim/study/search.h"
 
 namespace offsim::study {
 
@@ -21,9 +23,13 @@ class Varied {
     if (tried_) {
       tried_();
     }
-    stops_.clear();
+    stops_ = kRefused;
+    if (!can_be_asked(job_)) {
+      return false;
+    }
     try {
       const Prediction p = predict(job_);
+      stops_.clear();
       for (const PoolReport& pool : p.pools) {
         if (stops_.empty() && (!pool.fits() || pool.may_swap())) {
           stops_ = pool.name;
@@ -31,7 +37,6 @@ class Varied {
       }
       return stops_.empty();
     } catch (const InputError&) {
-      stops_ = "refused";
       return false;
     }
   }
@@ -42,22 +47,6 @@ class Varied {
   const std::function<void()>& tried_;
   std::string stops_;
 };
-
-// The largest n up to `most` for which `fits`, if it does for all smaller ones; 0 for none.
-template <class Fits>
-std::int64_t largest(std::int64_t most, const Fits& fits) {
-  std::int64_t good = 0, bad = 1;
-  while (bad <= most && fits(bad)) {
-    good = bad;
-    bad *= 2;
-  }
-  bad = std::min(bad, most + 1);
-  while (bad - good > 1) {
-    const std::int64_t middle = good + (bad - good) / 2;
-    (fits(middle) ? good : bad) = middle;
-  }
-  return good;
-}
 
 // Bytes of all memories and drives: 16-bit parameters are somewhere.
 double room(const machine::Machine& m) {
@@ -80,18 +69,18 @@ Fit fit(const plans::Job& job, const std::vector<model::Shape>& models,
     return out;
   }
   Varied batches(job, tried);
-  out.micro_batch = largest(kMostFitTokens / job.workload.sequence, [&](std::int64_t micro_batch) {
+  out.micro_batch = largest_good(kMostBatch, [&](std::int64_t micro_batch) {
     batches.job().workload.micro_batch = micro_batch;
     const bool fits = batches.fits();
     out.stops = fits ? out.stops : batches.stops();
     return fits;
   });
   Varied sequences(job, tried);
-  std::int64_t longest = kMostFitTokens / job.workload.micro_batch;
+  std::int64_t longest = kMostSequence;
   if (job.shape.positions > 0) {
     longest = std::min(longest, job.shape.max_sequence);
   }
-  out.sequence = kSequenceStep * largest(longest / kSequenceStep, [&](std::int64_t steps) {
+  out.sequence = kSequenceStep * largest_good(longest / kSequenceStep, [&](std::int64_t steps) {
                    sequences.job().workload.sequence = kSequenceStep * steps;
                    return sequences.fits();
                  });

@@ -13,13 +13,14 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "sim/plans/job.h"
 
 namespace offsim::study {
 
-inline constexpr std::int64_t kMostFitTokens = 16'000'000;  // of a micro-batch: no search goes on
+inline constexpr std::string_view kRefused = "refused";  // by the plan, or by limits.h
 inline constexpr std::int64_t kSequenceStep = 1024;
 
 struct Fit {
@@ -27,7 +28,7 @@ struct Fit {
   std::int64_t micro_batch = 0;  // 0: not even 1
   std::int64_t sequence = 0;     // 0: not even 1,024
   std::string model;             // empty: none of them
-  std::string stops;  // of the micro-batch: "gpu", "host", "refused"; empty: nothing up to the end
+  std::string stops;             // of the micro-batch: "gpu", "host", or kRefused
 };
 
 // Models of one size order: smallest first. `tried` is told of each prediction.

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "sim/machine/cost.h"
-#include "sim/plans/plan.h"
 
 namespace offsim::study {
 
@@ -26,18 +25,6 @@ std::string loop_of(const std::string& kernel) {
   return kernel.ends_with("_bf16") ? "adam_torch_loop_bf16" : "adam_torch_loop_f32";
 }
 
-// Options are set once: those that were given are, but for this one.
-void set_option(plans::Job& job, std::string_view name, std::string_view value) {
-  plans::Options options(job.plan->options, job.plan->name);
-  for (const plans::OptionSpec& spec : job.plan->options) {
-    if (spec.name != name && job.options.given(spec.name)) {
-      options.set(spec.name, job.options.text(spec.name), job.options.place(spec.name));
-    }
-  }
-  options.set(name, value, {});
-  job.options = std::move(options);
-}
-
 }  // namespace
 
 plans::Job with_threads(plans::Job job, int threads) {
@@ -55,7 +42,7 @@ plans::Job with_threads(plans::Job job, int threads) {
 
 plans::Job with_loop_adam(plans::Job job) {
   if (job.options.has("fused")) {
-    set_option(job, "fused", "false");
+    job.options = job.options.with("fused", "false");
     return job;
   }
   auto& kernels = job.machine.framework.kernels;
@@ -112,7 +99,7 @@ plans::Job with_link(plans::Job job, double share) {
 
 plans::Job with_pageable_memory(plans::Job job) {
   if (job.options.has("pin_memory")) {
-    set_option(job, "pin_memory", "false");
+    job.options = job.options.with("pin_memory", "false");
   }
   return job;
 }

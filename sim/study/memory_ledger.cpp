@@ -79,14 +79,14 @@ DeepspeedEstimate estimate(const plans::Job& job, const Stage& stage) {
     return made("2 B x parameters", 2 * all, "16 B x parameters x 1.5", 16 * all);
   }
   if (stage.parameters) {
-    return made("4 B x the largest layer", 4 * largest, "18 B x parameters x 1.5", 18 * all);
+    return made("4 B x largest layer", 4 * largest, "18 B x parameters x 1.5", 18 * all);
   }
   if (stage.optimizer) {
-    return made("4 B x the largest layer + 2 B x parameters", 4 * largest + 2 * all,
+    return made("4 B x largest layer + 2 B x parameters", 4 * largest + 2 * all,
                 "16 B x parameters x 1.5", 16 * all);
   }
-  return made("4 B x the largest layer + 18 B x parameters", 4 * largest + 18 * all,
-              sharded ? "4 B x the largest layer x 1.5" : "4 B x parameters x 1.5",
+  return made("4 B x largest layer + 18 B x parameters", 4 * largest + 18 * all,
+              sharded ? "4 B x largest layer x 1.5" : "4 B x parameters x 1.5",
               4 * (sharded ? largest : all));
 }
 

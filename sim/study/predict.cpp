@@ -14,6 +14,7 @@
 #include "sim/model/flops.h"
 #include "sim/model/tensors.h"
 #include "sim/plans/checks.h"
+#include "sim/study/search.h"
 
 namespace offsim::study {
 
@@ -324,13 +325,10 @@ void keep_freed_memory() {
 }
 
 std::int64_t largest_micro_batch(plans::Job job, std::int64_t most) {
-  std::int64_t fits = 0, fails = most + 1;
-  while (fails - fits > 1) {
-    job.workload.micro_batch = fits + (fails - fits) / 2;
-    const Prediction p = predict(job);
-    (p.feasible() && !p.may_swap() ? fits : fails) = job.workload.micro_batch;
-  }
-  return fits;
+  return last_good(0, most + 1, [&job](std::int64_t micro_batch) {
+    job.workload.micro_batch = micro_batch;
+    return predict(job).fits();
+  });
 }
 
 }  // namespace offsim::study

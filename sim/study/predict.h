@@ -101,6 +101,7 @@ struct Prediction {
 
   bool feasible() const;
   bool may_swap() const;
+  bool fits() const { return feasible() && !may_swap(); }
   const PoolReport* pool(std::string_view name) const;  // nullptr when the machine has none of it
 };
 

@@ -240,7 +240,8 @@ TEST_F(BadInput, NamesOfTheCatalog) {
   check({
       {kAsk + "nativ", "no plan 'nativ'; did you mean 'native'?"},
       {kAsk + "all", "predict takes one plan and one machine"},
-      {kAsk + "native,native", "predict takes one plan and one machine"},
+      {kAsk + "native,megatrain", "predict takes one plan and one machine"},
+      {kAsk + "native,native", "--plans names native twice"},
       {kAsk + "native,", "has an empty name"},
       {kModel + "gpt3", "no model 'gpt3'; did you mean 'gpt2'?"},
       {kModel + "unheard-of", "expected one that offsim catalog models lists, or a path such as "},

@@ -246,7 +246,11 @@ TEST(Text, FitsItsTerminal) {
   for (const std::string& ask :
        {"predict --plan megatrain --explain --tokens 10M" + some,
         "predict --plan native --micro-batch 512" + some.substr(0, some.rfind(" --")),
+        "predict --plan superoffload --memory" + some,
         "compare --plans native,megatrain --checkpointing full" + some,
+        "advise --plan zero3-offload" + some,
+        "advise --plan native --micro-batch 512" + some.substr(0, some.rfind(" --")),
+        "fit --plans native,zero3-offload" + some, "cost --tokens 1M --plan zero3-offload" + some,
         "diagnose " OFFSIM_SOURCE_DIR "/scenarios/slow-optimizer.log --plan zero3-offload" + some,
         std::string("run deepspeed-offload"), std::string("validate h200-native"),
         std::string("catalog hardware"), std::string("catalog hardware gh200-480gb"),

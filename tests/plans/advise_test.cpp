@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "sim/study/limits.h"
 #include "tests/plans/held.h"
 
 namespace offsim::plans::advise_test {
@@ -30,12 +31,15 @@ TEST(Advise, EveryRowIsAPrediction) {
   const Advice advice = advise(job);
   ASSERT_GT(advice.tried.size(), 20U);
   for (const Tried& t : advice.tried) {
+    if (t.idle) {
+      continue;  // AnIdleEditChangesNothing
+    }
     if (t.refused.empty()) {
-      const study::Prediction again = study::predict(t.edit.job);
+      const study::Prediction again = study::predict(t.job);
       EXPECT_EQ(again.step.value, t.prediction.step.value);
       EXPECT_EQ(t.gain, again.tokens_per_s / advice.now.tokens_per_s - 1);
     } else {
-      EXPECT_THROW(study::predict(t.edit.job), InputError);
+      EXPECT_THROW(study::predict(t.job), InputError);
     }
   }
 }
@@ -79,9 +83,8 @@ TEST(Advise, TheLargestMicroBatchFitsAndAnEighthMoreDoesNot) {
   const Advice advice = advise(plans::job("native", w, {}, tiny_shape(), m));
   std::int64_t largest = 0;
   for (const Tried& t : advice.tried) {
-    const plans::Workload& work = t.edit.job.workload;
-    if (t.fits() && t.edit.kind == Edit::Kind::kSetting &&
-        work.checkpointing == Checkpointing::kNone &&
+    const plans::Workload& work = t.job.workload;
+    if (t.fits() && t.edit.of_settings() && work.checkpointing == Checkpointing::kNone &&
         work.activation_offload == w.activation_offload) {
       largest = std::max(largest, work.micro_batch);
     }
@@ -113,9 +116,54 @@ TEST(Advise, TwoEditsWhereNoneFits) {
     EXPECT_GE(pair.edit.changes.size(), 2U);
   }
   for (const Tried& t : advice.tried) {
-    EXPECT_FALSE(t.fits() && t.edit.kind == Edit::Kind::kSetting);
+    EXPECT_FALSE(t.fits() && t.edit.of_settings());
   }
   EXPECT_FALSE(advice.pairs.empty());
+}
+
+// What the plan says has no effect changes nothing: the same prediction, to the last digit.
+TEST(Advise, AnIdleEditChangesNothing) {
+  const Job asked = plans::job("zero3-offload", few_tokens());
+  const Advice advice = advise(asked);
+  int idle = 0;
+  for (const Tried& t : advice.tried) {
+    if (t.idle) {
+      const study::Prediction p = study::predict(t.job);
+      EXPECT_EQ(p.step.value, advice.now.step.value) << t.edit.changes.front().setting;
+      EXPECT_EQ(p.pool("gpu")->peak, advice.now.pool("gpu")->peak);
+      ++idle;
+    }
+  }
+  EXPECT_GT(idle, 3);
+}
+
+// Four times the accumulation, up to what may be asked for.
+TEST(Edits, CanBeAskedFor) {
+  const auto accumulates = [](std::int64_t accumulation) {
+    Workload w = few_tokens();
+    w.accumulation = accumulation;
+    const std::vector<Edit> edits = study::edits_of(plans::job("native", w), {});
+    return std::ranges::any_of(edits, [](const Edit& edit) {
+      return edit.changes.size() == 1 && edit.changes_setting("accumulation");
+    });
+  };
+  EXPECT_TRUE(accumulates(1024));
+  EXPECT_FALSE(accumulates(1025));
+}
+
+// A step so long that not all edits can be simulated: some are, and the rest is counted.
+TEST(Advise, EndsWhereItTakesTooLong) {
+  Workload w = few_tokens();
+  w.accumulation = 1000;
+  const Advice advice = advise(plans::job("native", w, {}, tiny_shape(8)));
+  double work = 0;
+  for (const Tried& t : advice.tried) {
+    work +=
+        t.refused.empty() && !t.idle ? study::step_size(t.job.shape, t.job.workload).share() : 0;
+  }
+  EXPECT_GT(advice.untried, 0U);
+  EXPECT_GT(work, 1);
+  EXPECT_LE(work, study::kMostWork);
 }
 
 // Every option of every plan is tried, or there is a reason why not.
@@ -137,8 +185,9 @@ TEST(Edits, TogetherAreBoth) {
   const Edit accumulation = edit_of("accumulation"), pageable = edit_of("overlap_comm");
   const auto both = study::together(accumulation, pageable);
   ASSERT_TRUE(both.has_value());
-  EXPECT_EQ(both->job.workload.accumulation, accumulation.job.workload.accumulation);
-  EXPECT_EQ(both->job.options.text("overlap_comm"), pageable.job.options.text("overlap_comm"));
+  EXPECT_EQ(both->of(job).workload.accumulation, accumulation.of(job).workload.accumulation);
+  EXPECT_EQ(both->of(job).options.text("overlap_comm"),
+            pageable.of(job).options.text("overlap_comm"));
   EXPECT_FALSE(study::together(accumulation, accumulation).has_value());
 }
 
