@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <numeric>
+#include <optional>
 #include <stdexcept>
 
 namespace offsim::kernels {
@@ -17,7 +19,10 @@ std::string_view name_of(Unit unit) {
   return kNames[static_cast<std::size_t>(unit)];
 }
 
-Summary summarize(std::vector<double> samples) {
+namespace {
+
+// Of `value`, or of the samples' median.
+Summary summarize(std::vector<double> samples, std::optional<double> value) {
   if (samples.empty()) {
     throw std::logic_error("a point without samples");
   }
@@ -29,14 +34,29 @@ Summary summarize(std::vector<double> samples) {
     const std::size_t above = std::min(below + 1, samples.size() - 1);
     return samples[below] + (at - static_cast<double>(below)) * (samples[above] - samples[below]);
   };
-  const double median = quantile(0.5);
+  const double middle = value.value_or(quantile(0.5));
   const double half = (quantile(0.75) - quantile(0.25)) / 2;
-  return {median, median > 0 ? half / median : 0};
+  return {middle, middle > 0 ? half / middle : 0};
+}
+
+}  // namespace
+
+Summary median_of(std::vector<double> samples) { return summarize(std::move(samples), {}); }
+
+Summary mean_of(std::vector<double> samples) {
+  const double sum = std::accumulate(samples.begin(), samples.end(), 0.0);
+  const double mean = samples.empty() ? 0 : sum / static_cast<double>(samples.size());
+  return summarize(std::move(samples), mean);
 }
 
 void Run::point(At at, std::vector<double> samples, Unit unit) const {
   const int count = static_cast<int>(samples.size());
-  sink_(at, summarize(std::move(samples)), unit, count);
+  sink_(at, median_of(std::move(samples)), unit, count);
+}
+
+void Run::mean_point(At at, std::vector<double> samples) const {
+  const int count = static_cast<int>(samples.size());
+  sink_(at, mean_of(std::move(samples)), Unit::kSeconds, count);
 }
 
 std::vector<Bench> all_benches() {

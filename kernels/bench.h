@@ -1,7 +1,7 @@
 // What is measured on a real machine, bench by bench: nothing of sim/ is known here.
 //
 // A bench measures one thing over a grid and gives points: at which coordinates, the median of the
-// samples, how far they lie apart. All of them are written as JSON lines (schema
+// samples (or mean), how far they lie apart. All of them are written as JSON lines (schema
 // offsim.measured/1), which `offsim calibrate` makes a machine file from:
 //
 //   {"record":"env","schema":"offsim.measured/1","date":"2026-11-30T18:00:00Z","quick":false,
@@ -9,10 +9,11 @@
 //   {"record":"point","bench":"copy","at":{"direction":"h2d","memory":"pinned","bytes":1048576},
 //    "value":2.1e-5,"unit":"s","spread":0.01,"samples":9}
 //   {"record":"skipped","bench":"gemm","reason":"no GPU: ..."}
-//   {"record":"end","seconds":57.1}
+//   {"record":"end","seconds":57.1,"benches":{"copy":2.3,...}}
 //
 // Units: s, B, B/s, 1/s (elements) and 1 (a ratio). Spread: half the distance between the first and
-// the third quartile, over the median. A run that was interrupted has no "end".
+// the third quartile, over the value. "benches": how long each took. A run that was interrupted has
+// no "end".
 #pragma once
 
 #include <cstdint>
@@ -42,12 +43,13 @@ struct Options {
   std::int64_t file_bytes = 0;  // at most so large
 };
 
-// Median, and half the distance of the quartiles over it. Requires: at least one sample.
+// A median (or mean), and half the distance of the quartiles over it. Requires: a sample.
 struct Summary {
-  double median = 0;
+  double value = 0;
   double spread = 0;
 };
-Summary summarize(std::vector<double> samples);
+Summary median_of(std::vector<double> samples);
+Summary mean_of(std::vector<double> samples);
 
 // What a bench is given: what was asked, and where its points go.
 class Run {
@@ -57,8 +59,10 @@ class Run {
 
   bool quick() const { return options_.quick; }
   const Options& options() const { return options_; }
-  // One point of the bench. Samples are in `unit`.
+  // One point of the bench: the samples' median. Samples are in `unit`.
   void point(At at, std::vector<double> samples, Unit unit = Unit::kSeconds) const;
+  // The mean of samples that are of two kinds by their nature, such as those of on_cores().
+  void mean_point(At at, std::vector<double> samples) const;
 
  private:
   const Options& options_;

@@ -1,6 +1,7 @@
 #include "kernels/measure.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
@@ -39,7 +40,7 @@ void run(const Bench& bench, const Options& options) {
     emit({{"record", "point"},
           {"bench", bench.name},
           {"at", json_of(at)},
-          {"value", summary.median},
+          {"value", summary.value},
           {"unit", name_of(unit)},
           {"spread", summary.spread},
           {"samples", samples}});
@@ -102,12 +103,15 @@ void measure(const MeasureOptions& options) {
         {"quick", options.bench.quick},
         {"host", Json::parse(describe_host())},
         {"gpu", Json::parse(describe_gpu())}});
+  Json seconds = Json::object();
   for (std::size_t i = 0; i < benches.size(); ++i) {
-    std::fprintf(stderr, "progress %zu %zu %s\n", i, benches.size(),
-                 std::string(benches[i].name).c_str());
+    const std::string name(benches[i].name);
+    std::fprintf(stderr, "progress %zu %zu %s\n", i, benches.size(), name.c_str());
+    const double start = now();
     run(benches[i], options.bench);
+    seconds[name] = std::round((now() - start) * 10) / 10;
   }
-  emit({{"record", "end"}, {"seconds", now() - begin}});
+  emit({{"record", "end"}, {"seconds", now() - begin}, {"benches", seconds}});
 }
 
 }  // namespace offsim::kernels

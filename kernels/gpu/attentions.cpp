@@ -73,14 +73,11 @@ def graph_samples(fn, repeats):
     return samples
 
 
-which, repeats = sys.argv[1], int(sys.argv[2])
-for shape in sys.argv[3:]:
+repeats = int(sys.argv[1])
+for shape in sys.argv[2:]:
     b, h, s, d = (int(x) for x in shape.split(","))
     torch.manual_seed(0)
     q, k, v, g = (torch.randn(b, h, s, d, device="cuda", dtype=torch.bfloat16) for _ in range(4))
-    if which == "backward":
-        for x in (q, k, v):
-            x.requires_grad_(True)
 
     def forward():
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -88,16 +85,19 @@ for shape in sys.argv[3:]:
     def both():
         return torch.autograd.grad(forward(), (q, k, v), g)
 
-    samples = graph_samples(forward, repeats)
-    if which == "backward":
-        less = statistics.median(samples)
-        samples = [x - less for x in graph_samples(both, repeats)]
     at = {"batch": b, "heads": h, "sequence": s, "head_dim": d}
-    print(json.dumps({"at": at, "samples": samples}), flush=True)
+    print(json.dumps({"at": at | {"backward": 0}, "samples": graph_samples(forward, repeats)}))
+    for x in (q, k, v):
+        x.requires_grad_(True)
+    less = statistics.median(graph_samples(forward, repeats))  # it saves its statistics now
+    samples = [x - less for x in graph_samples(both, repeats)]
+    print(json.dumps({"at": at | {"backward": 1}, "samples": samples}), flush=True)
 )";
 
-void torch_points(const Run& run, const char* which) {
-  std::vector<std::string> arguments{which, run.quick() ? "3" : "7"};
+}  // namespace
+
+void attention(const Run& run) {
+  std::vector<std::string> arguments{run.quick() ? "3" : "7"};
   for (std::size_t i = 0; i < points_of(run); ++i) {
     const Point& p = kPoints[i];
     arguments.push_back(std::to_string(p.batch) + "," + std::to_string(p.heads) + "," +
@@ -105,11 +105,6 @@ void torch_points(const Run& run, const char* which) {
   }
   python_points(run, kScript, arguments, 120);
 }
-
-}  // namespace
-
-void attention_forward(const Run& run) { torch_points(run, "forward"); }
-void attention_backward(const Run& run) { torch_points(run, "backward"); }
 
 void standin_attention(const Run& run) {
   gpu::Timer timer;

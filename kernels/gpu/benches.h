@@ -21,9 +21,8 @@
   BENCH(gemm_sustained, kGpu, "the same product in a loop of seconds")                           \
   BENCH(gemm_in_step, kGpu, "the same beside copies inside the GPU, as a step mixes them")       \
   BENCH(gemm, kGpu, "the products of linear layers by shape, type and layout")                   \
-  BENCH(torch_launch, kGpu, "host seconds of PyTorch's launches, and of its Adam") \
-  BENCH(attention_forward, kGpu, "causal attention through PyTorch, forward")                    \
-  BENCH(attention_backward, kGpu, "causal attention through PyTorch, backward")                  \
+  BENCH(torch_launch, kGpu, "host seconds of PyTorch's launches, and of its Adam")               \
+  BENCH(attention, kGpu, "causal attention through PyTorch, forward and backward")               \
   BENCH(standin_attention, kGpu, "the products that a replay runs in place of attention")        \
   BENCH(copy, kLink, "pinned and pageable copies, by direction and bytes")                       \
   BENCH(copy_call, kLink, "host seconds of calling a pinned copy")                               \

@@ -13,6 +13,7 @@
 #include "kernels/gpu/cuda.h"
 #include "kernels/gpu/gpu_benches.h"
 #include "kernels/host/host.h"
+#include "kernels/host/pool.h"
 
 namespace offsim::kernels::gpu_bench {
 
@@ -25,6 +26,7 @@ using gpu::Timer;
 
 constexpr std::int64_t kKi = std::int64_t{1} << 10;
 constexpr std::int64_t kMi = std::int64_t{1} << 20;
+constexpr std::int64_t kGi = std::int64_t{1} << 30;
 
 void copy_async(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind,
                 cudaStream_t stream) {
@@ -204,8 +206,15 @@ void pageable_points(const Run& run, int node) {
   const DeviceBuffer device(static_cast<std::size_t>(all.back()));
   std::unique_ptr<Walk> host;
   gpu::on_node(node, [&] { host = std::make_unique<Walk>(all.back()); });
-  const Repeat repeat{1, 3, samples_of(run), 0.2};
   for (const std::int64_t bytes : all) {
+    const int calls = static_cast<int>(std::clamp<std::int64_t>(kGi / bytes, 4, 16));
+    const auto seconds = [&](const auto& body) {
+      return on_cores(calls, [&] {
+        const double start = now();
+        body();
+        return now() - start;
+      });
+    };
     const auto down = [&] {
       std::byte* const to = host->next(bytes);
       copy_async(to, device.data(), bytes, cudaMemcpyDeviceToHost, stream);
@@ -223,9 +232,9 @@ void pageable_points(const Run& run, int node) {
     gpu::check(cudaMemsetAsync(device.data(), 0xff, size, stream), "clearing");
     up_from(sent);
     wrong_bytes(device.data(), bytes, 3, stream);
-    run.point(place("d2h", "pageable", bytes, node), time_host(down, repeat));
-    run.point(place("h2d", "pageable", bytes, node),
-              time_host([&] { up_from(host->next(bytes)); }, repeat));
+    run.mean_point(place("d2h", "pageable", bytes, node), seconds(down));
+    run.mean_point(place("h2d", "pageable", bytes, node),
+                   seconds([&] { up_from(host->next(bytes)); }));
   }
 }
 

@@ -75,7 +75,7 @@ std::optional<std::string> lacks(std::string_view bench) {
   if (const auto reason = gpu::no_gpu()) {
     return reason;
   }
-  if (bench == "attention_forward" || bench == "attention_backward") {
+  if (bench == "attention") {
     return python_lacks("torch");
   }
   if ((bench == "gpus_at_once" || bench == "peer_copy") && gpu::gpu_count() < 2) {

@@ -110,7 +110,7 @@ void stream(const Run& run) {
     check_cpu_kernel(kernel, best_isa(), 1003);
     for (const int threads : thread_counts(pool.size())) {
       auto samples = seconds(kernel, elements, threads, arena, pool,
-                             {1, run.quick() ? 3 : 5, 15, run.quick() ? 0.05 : 0.15});
+                             run.quick() ? Repeat{1, 2, 15, 0.05} : Repeat{1, 5, 15, 0.15});
       for (double& sample : samples) {
         sample = static_cast<double>(kernel.moved) * static_cast<double>(elements) / sample;
       }
@@ -142,7 +142,8 @@ void cpu_kernel(const Run& run) {
         }
       }
       // The large ones miss the caches the first time too.
-      const Repeat repeat{elements > kMi ? 0 : 1, 3, 15, run.quick() ? 0.03 : 0.1};
+      const Repeat repeat = run.quick() ? Repeat{elements > kMi ? 0 : 1, 2, 15, 0.03}
+                                        : Repeat{elements > kMi ? 0 : 1, 3, 15, 0.1};
       for (const int count : threads) {
         if (elements * width <= arena.bytes_each()) {
           run.point(

@@ -28,7 +28,7 @@ void write_all(const Mapping& mapping, Pool& pool, int threads, int value) {
 std::vector<std::int64_t> sizes(bool quick) {
   std::vector<std::int64_t> all{256 * kMiB};
   if (!quick) {
-    all = {64 * kMiB, 256 * kMiB, 1024 * kMiB};
+    all = {64 * kMiB, 256 * kMiB};
   }
   std::erase_if(all, [most = available_bytes() / 4](std::int64_t bytes) { return bytes > most; });
   return all;
@@ -110,18 +110,16 @@ void page_touch(const Run& run) {
 }
 
 void page_release(const Run& run) {
+  constexpr int kCalls = 16;
   Pool pool;
   for (const std::int64_t bytes : sizes(run.quick())) {
-    std::vector<double> samples;
-    const double begin = now();
-    while (!enough(samples.size(), begin)) {
-      auto mapping = std::make_unique<Mapping>(bytes);
-      write_all(*mapping, pool, pool.size(), 0x5a);
-      const double start = now();
-      mapping.reset();
-      samples.push_back(now() - start);
-    }
-    run.point({{"bytes", bytes}}, samples);
+    run.mean_point({{"bytes", bytes}}, on_cores(kCalls, [&] {
+                     auto mapping = std::make_unique<Mapping>(bytes);
+                     write_all(*mapping, pool, pool.size(), 0x5a);
+                     const double start = now();
+                     mapping.reset();
+                     return now() - start;
+                   }));
   }
 }
 

@@ -62,6 +62,28 @@ std::vector<int> thread_counts(int most) {
   return counts;
 }
 
+std::vector<double> on_cores(int calls, const std::function<double()>& sample) {
+  cpu_set_t before;
+  CPU_ZERO(&before);
+  const bool known = sched_getaffinity(0, sizeof before, &before) == 0;
+  const auto back = [&](const cpu_set_t* set) {
+    sched_setaffinity(0, sizeof *set, set);  // where it is refused, the kernel's choice is as good
+  };
+  const std::unique_ptr<const cpu_set_t, decltype(back)> restored(known ? &before : nullptr, back);
+  const std::vector<int> cores = allowed_cores();
+  std::vector<double> samples;
+  for (std::size_t i = 0, count = static_cast<std::size_t>(calls); i < count; ++i) {
+    if (known && !cores.empty()) {
+      cpu_set_t one;
+      CPU_ZERO(&one);
+      CPU_SET(cores[i * std::max<std::size_t>(1, cores.size() / count) % cores.size()], &one);
+      sched_setaffinity(0, sizeof one, &one);
+    }
+    samples.push_back(sample());
+  }
+  return samples;
+}
+
 struct Pool::Shared {
   std::mutex mutex;
   std::condition_variable work, done;

@@ -19,6 +19,16 @@ int usable_cores();
 // 1, 2, 4 ... and `most`.
 std::vector<int> thread_counts(int most);
 
+// What `sample` gives, called on `calls` of the cores that this process may use, evenly spread.
+//
+// What one thread does takes up to 1.8 times as long on some cores as on others, and which ones
+// changes from second to second: the hardware thread beside it is busy, with another machine's
+// work, say. (One H200 machine of 16 virtual cores on 2026-12-01, from one core to the next: memory
+// given back at 19 or 33 GB/s, pageable copies at 6.8 or 8.5 GB/s up and 10.9 or 14.5 down.) A
+// thread that the kernel moves about sees the mean; a median of such samples is one or the other by
+// chance.
+std::vector<double> on_cores(int calls, const std::function<double()>& sample);
+
 class Pool {
  public:
   enum class Placed { kACoreEach, kByTheKernel };

@@ -216,7 +216,7 @@ double drive_point(const Run& run, Drive& drive, const Load& load) {
              {"threads", load.threads},
              {"engine", std::string(make_io_engine(drive.descriptor(), 1)->name())}},
             samples, Unit::kBytesPerSecond);
-  return summarize(samples).median;
+  return median_of(samples).value;
 }
 
 void drive(const Run& run) {

@@ -90,9 +90,9 @@ void add_attention(Figures& figures, Section& out, const std::string& key,
   }
 }
 
-// The products that a replay runs in its place, a direction.
-std::vector<Point> standin(const Records& records, double backward) {
-  std::vector<Point> points = records.of("standin_attention");
+// A direction of attention, or of the products that a replay runs in its place.
+std::vector<Point> passes(const Records& records, const std::string& bench, double backward) {
+  std::vector<Point> points = records.of(bench);
   std::erase_if(points, [&](const Point& p) { return p.number("backward") != backward; });
   return points;
 }
@@ -258,11 +258,10 @@ Section accelerator_figures(Figures& figures) {
                           {"kernel_floor", "", floor.front().spread, {}}));
   }
   add_products(figures, out);
-  for (const std::string key : {"attention_forward", "attention_backward"}) {
-    add_attention(figures, out, key, figures.records.of(key));
+  for (const std::string bench : {"attention", "standin_attention"}) {
+    add_attention(figures, out, bench + "_forward", passes(figures.records, bench, 0));
+    add_attention(figures, out, bench + "_backward", passes(figures.records, bench, 1));
   }
-  add_attention(figures, out, "standin_attention_forward", standin(figures.records, 0));
-  add_attention(figures, out, "standin_attention_backward", standin(figures.records, 1));
   add_elementwise(figures, out);
   add_adam(figures, out, "f32");
   add_adam(figures, out, "bf16");

@@ -24,7 +24,7 @@ TEST(GpuBenches, AreNamedAndSayWhyTheyCannotRun) {
     EXPECT_TRUE(!reason || !reason->empty()) << bench.name;
     EXPECT_TRUE(reason || describe_gpu() != "null") << bench.name;
   }
-  for (const char* name : {"gemm", "attention_forward", "copy", "pinned_alloc", "beside_copies"}) {
+  for (const char* name : {"gemm", "attention", "copy", "pinned_alloc", "beside_copies"}) {
     EXPECT_EQ(names.count(name), 1u) << name;
   }
 }
