@@ -82,22 +82,35 @@ void add_work_flags(CLI::App* app, WorkFlags& work) {
       ->allow_extra_args(false);
 }
 
-// Of a command that asks about one step.
 template <class Options>
-void add_step_flags(CLI::App* app, Options& options) {
+void add_model_and_machine_flags(CLI::App* app, Options& options) {
   app->add_option("--model", options.model, "a name of the catalog, a config.json or its folder")
       ->type_name("M");
   app->add_option("--hardware", options.hardware, "a name of the catalog or a YAML file")
       ->type_name("H");
+}
+
+// Of a command that asks about one step.
+template <class Options>
+void add_step_flags(CLI::App* app, Options& options) {
+  add_model_and_machine_flags(app, options);
   app->add_option("--plan", options.plan, "a training system: offsim catalog plans")
       ->type_name("P");
   add_work_flags(app, options.work);
 }
 
-// In place of a plan.
-void add_config_flags(CLI::App* app, StepQuestion& options) {
-  app->add_option("--ds-config", options.ds_config,
-                  "in place of --plan: DeepSpeed's, or Accelerate's")
+// Of a command that asks about several plans.
+template <class Options>
+void add_plans_flags(CLI::App* app, Options& options) {
+  add_model_and_machine_flags(app, options);
+  app->add_option("--plans", options.plan, "names separated by commas, or all (all)")
+      ->type_name("P,...");
+  add_work_flags(app, options.work);
+}
+
+// `instead`: what a configuration's plan is beside those of other flags.
+void add_config_flags(CLI::App* app, StepQuestion& options, const std::string& instead) {
+  app->add_option("--ds-config", options.ds_config, instead + ": DeepSpeed's, or Accelerate's")
       ->type_name("FILE");
   app->add_option("--trainer", options.trainer,
                   "arguments of Hugging Face's Trainer, or their file")
@@ -108,15 +121,19 @@ void add_catalog_flag(CLI::App* app, std::optional<std::string>& catalog) {
   app->add_option("--catalog", catalog, "a folder with hardware/ and models/")->type_name("DIR");
 }
 
+void add_json_flag(CLI::App* app, std::string& json) {
+  app->add_option("--json", json, "write JSON; - for stdout, without text")->type_name("FILE");
+}
+
 void add_answer_flags(CLI::App* app, std::optional<std::string>& price, std::string& json) {
   app->add_option("--price", price, "of one GPU, such as \"3.35 USD/h\"")->type_name("USD/h");
-  app->add_option("--json", json, "write JSON; - for stdout, without text")->type_name("FILE");
+  add_json_flag(app, json);
 }
 
 Command predict_command_line(CLI::App& main, PredictOptions& options) {
   CLI::App* app = main.add_subcommand("predict", "one step of a model on a machine under a plan");
   add_step_flags(app, options);
-  add_config_flags(app, options);
+  add_config_flags(app, options, "in place of --plan");
   add_answer_flags(app, options.price, options.json);
   app->add_option("--tokens", options.tokens, "hours and dollars for so many, such as 10M")
       ->type_name("N");
@@ -139,9 +156,8 @@ Command predict_command_line(CLI::App& main, PredictOptions& options) {
 Command advise_command_line(CLI::App& main, AdviseOptions& options) {
   CLI::App* app = main.add_subcommand("advise", "what to change, each edit simulated");
   add_step_flags(app, options);
-  add_config_flags(app, options);
-  app->add_option("--json", options.json, "write JSON; - for stdout, without text")
-      ->type_name("FILE");
+  add_config_flags(app, options, "in place of --plan");
+  add_json_flag(app, options.json);
   add_catalog_flag(app, options.catalog);
   app->footer(
       "Example:\n  offsim advise --model llama-3.1-8b --hardware h200-pcie5 \\\n"
@@ -153,13 +169,11 @@ Command advise_command_line(CLI::App& main, AdviseOptions& options) {
 
 Command compare_command_line(CLI::App& main, CompareOptions& options) {
   CLI::App* app = main.add_subcommand("compare", "plans and machines beside each other");
-  app->add_option("--model", options.model, "a name of the catalog, a config.json or its folder")
-      ->type_name("M");
-  app->add_option("--hardware", options.hardware, "names or files, separated by commas")
+  add_plans_flags(app, options);
+  app->get_option("--hardware")
+      ->description("names or files, separated by commas")
       ->type_name("H,...");
-  app->add_option("--plans", options.plans, "names separated by commas, or all (all)")
-      ->type_name("P,...");
-  add_work_flags(app, options.work);
+  add_config_flags(app, options, "the first plan, and the work of all");
   add_answer_flags(app, options.price, options.json);
   add_catalog_flag(app, options.catalog);
   app->footer(
@@ -172,15 +186,8 @@ Command compare_command_line(CLI::App& main, CompareOptions& options) {
 
 Command fit_command_line(CLI::App& main, FitOptions& options) {
   CLI::App* app = main.add_subcommand("fit", "the largest batch, sequence and model that fit");
-  app->add_option("--model", options.model, "a name of the catalog or a config.json")
-      ->type_name("M");
-  app->add_option("--hardware", options.hardware, "a name of the catalog or a YAML file")
-      ->type_name("H");
-  app->add_option("--plans", options.plans, "names separated by commas, or all (all)")
-      ->type_name("P,...");
-  add_work_flags(app, options.work);
-  app->add_option("--json", options.json, "write JSON; - for stdout, without text")
-      ->type_name("FILE");
+  add_plans_flags(app, options);
+  add_json_flag(app, options.json);
   add_catalog_flag(app, options.catalog);
   app->footer("Example:\n  offsim fit --model llama-3.1-8b --hardware workstation-pcie5-5090");
   return {app, {"--model", "--hardware"}, [&options](std::ostream& out, std::ostream& err) {
@@ -191,6 +198,7 @@ Command fit_command_line(CLI::App& main, FitOptions& options) {
 Command cost_command_line(CLI::App& main, CostOptions& options) {
   CLI::App* app = main.add_subcommand("cost", "offload beside its alternatives, in dollars");
   add_step_flags(app, options);
+  add_config_flags(app, options, "in place of --plan");
   app->add_option("--tokens", options.tokens, "to train on, such as 10M")->type_name("N");
   app->add_option("--machines", options.machines, "others to compare with (all with a price)")
       ->type_name("H,...");
@@ -200,7 +208,7 @@ Command cost_command_line(CLI::App& main, CostOptions& options) {
       "Example:\n  offsim cost --model qwen2.5-7b --hardware h200-pcie5 --plan zero2-offload \\\n"
       "    --micro-batch 8 --tokens 10M --machines dgx-h100,gh200-480gb");
   return {app,
-          {"--model", "--hardware", "--plan", "--tokens"},
+          {"--model", "--hardware", "--tokens"},
           [&options](std::ostream& out, std::ostream& err) { return run_cost(options, out, err); }};
 }
 
@@ -231,8 +239,7 @@ Command catalog_command_line(CLI::App& main, CatalogOptions& options) {
 Command validate_command_line(CLI::App& main, ValidateOptions& options) {
   CLI::App* app = main.add_subcommand("validate", "predicted against measured");
   app->add_option("FILE", options.file, "one file of validation/ (all of them)")->type_name("");
-  app->add_option("--json", options.json, "write JSON; - for stdout, without text")
-      ->type_name("FILE");
+  add_json_flag(app, options.json);
   add_catalog_flag(app, options.catalog);
   app->footer("Example:\n  offsim validate");
   return {app, {}, [&options](std::ostream& out, std::ostream& err) {
@@ -277,8 +284,7 @@ Command replay_command_line(CLI::App& main, ReplayOptions& options) {
   app->add_option("--measured", options.measured, "read what offsim-kernels wrote elsewhere")
       ->type_name("FILE");
   app->add_option("--trace", options.trace, "write both as a Chrome trace")->type_name("FILE");
-  app->add_option("--json", options.json, "write JSON; - for stdout, without text")
-      ->type_name("FILE");
+  add_json_flag(app, options.json);
   add_catalog_flag(app, options.catalog);
   app->footer(
       "Example:\n  offsim replay --model llama-3.2-1b --hardware h200-16core-vm \\\n"
@@ -294,8 +300,7 @@ Command diagnose_command_line(CLI::App& main, DiagnoseOptions& options) {
   app->add_option("LOG", options.log, "what the run printed, nvidia-smi too; - for stdin")
       ->type_name("");
   add_step_flags(app, options);
-  app->add_option("--json", options.json, "write JSON; - for stdout, without text")
-      ->type_name("FILE");
+  add_json_flag(app, options.json);
   add_catalog_flag(app, options.catalog);
   app->footer(
       "Example:\n  offsim diagnose scenarios/slow-optimizer.log --model llama-3.1-8b \\\n"
