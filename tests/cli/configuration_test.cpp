@@ -22,6 +22,9 @@ std::vector<std::pair<std::string, std::string>> bad_configurations() {
       {"ds_two.json",
        "{\"train_batch_size\": 1, \"bf16\": {\"enabled\": true},\n"
        "\"zero_optimization\": {\"stage\": 4,\n\"overlap_com\": true}}"},
+      {"ds_warned.json",
+       "{\"train_batch_size\": 1, \"bf16\": {\"enabled\": true}, \"zero_optimisation\": {},\n"
+       "\"zero_optimization\": {\"stage\": 4}}"},
       {"ds_fp32.json",
        "{\"train_batch_size\": 1,\n\"zero_optimization\": {\"stage\": 2, " + cpu + "}}"},
       {"ds_buffer.json",
@@ -68,9 +71,8 @@ class Configurations : public testing::Test {
       const Outcome outcome = offsim(c.arguments, folder_->path());
       EXPECT_EQ(outcome.code, 2);
       EXPECT_EQ(outcome.out, "");
-      // What was warned of on the way stands before it.
-      ASSERT_FALSE(lines_of(outcome.err).empty());
-      EXPECT_THAT(lines_of(outcome.err).back(), HasSubstr(c.says));
+      ASSERT_EQ(lines_of(outcome.err).size(), 1U) << outcome.err;
+      EXPECT_THAT(outcome.err, HasSubstr(c.says));
       EXPECT_TRUE(outcome.err.ends_with('\n'));
       EXPECT_LT(outcome.err.size(), 1000u);
     }
@@ -120,6 +122,14 @@ TEST_F(Configurations, ThatAPlanRefuses) {
       {kConfig + "ds_good.json --precision fp32",
        "ds_good.json:2:32: zero2-offload does not run in fp32"},
   });
+}
+
+// Of a file that is refused nothing is warned of.
+TEST_F(Configurations, ThatAreRefusedAreNotWarnedOf) {
+  const Outcome outcome = offsim(kConfig + "ds_warned.json", folder_->path());
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(lines_of(outcome.err).size(), 1U) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("ds_warned.json:2:32: zero_optimization.stage is '4'"));
 }
 
 // All at once, the last of them with the program's own exit code.
