@@ -82,29 +82,21 @@ void add_work_flags(CLI::App* app, WorkFlags& work) {
       ->allow_extra_args(false);
 }
 
+enum class Asks : std::uint8_t { kOnePlan, kSeveralPlans };
+
 template <class Options>
-void add_model_and_machine_flags(CLI::App* app, Options& options) {
+void add_question_flags(CLI::App* app, Options& options, Asks asks) {
   app->add_option("--model", options.model, "a name of the catalog, a config.json or its folder")
       ->type_name("M");
   app->add_option("--hardware", options.hardware, "a name of the catalog or a YAML file")
       ->type_name("H");
-}
-
-// Of a command that asks about one step.
-template <class Options>
-void add_step_flags(CLI::App* app, Options& options) {
-  add_model_and_machine_flags(app, options);
-  app->add_option("--plan", options.plan, "a training system: offsim catalog plans")
-      ->type_name("P");
-  add_work_flags(app, options.work);
-}
-
-// Of a command that asks about several plans.
-template <class Options>
-void add_plans_flags(CLI::App* app, Options& options) {
-  add_model_and_machine_flags(app, options);
-  app->add_option("--plans", options.plan, "names separated by commas, or all (all)")
-      ->type_name("P,...");
+  if (asks == Asks::kOnePlan) {
+    app->add_option("--plan", options.plan, "a training system: offsim catalog plans")
+        ->type_name("P");
+  } else {
+    app->add_option("--plans", options.plan, "names separated by commas, or all (all)")
+        ->type_name("P,...");
+  }
   add_work_flags(app, options.work);
 }
 
@@ -132,7 +124,7 @@ void add_answer_flags(CLI::App* app, std::optional<std::string>& price, std::str
 
 Command predict_command_line(CLI::App& main, PredictOptions& options) {
   CLI::App* app = main.add_subcommand("predict", "one step of a model on a machine under a plan");
-  add_step_flags(app, options);
+  add_question_flags(app, options, Asks::kOnePlan);
   add_config_flags(app, options, "in place of --plan");
   add_answer_flags(app, options.price, options.json);
   app->add_option("--tokens", options.tokens, "hours and dollars for so many, such as 10M")
@@ -155,7 +147,7 @@ Command predict_command_line(CLI::App& main, PredictOptions& options) {
 
 Command advise_command_line(CLI::App& main, AdviseOptions& options) {
   CLI::App* app = main.add_subcommand("advise", "what to change, each edit simulated");
-  add_step_flags(app, options);
+  add_question_flags(app, options, Asks::kOnePlan);
   add_config_flags(app, options, "in place of --plan");
   add_json_flag(app, options.json);
   add_catalog_flag(app, options.catalog);
@@ -169,11 +161,11 @@ Command advise_command_line(CLI::App& main, AdviseOptions& options) {
 
 Command compare_command_line(CLI::App& main, CompareOptions& options) {
   CLI::App* app = main.add_subcommand("compare", "plans and machines beside each other");
-  add_plans_flags(app, options);
+  add_question_flags(app, options, Asks::kSeveralPlans);
   app->get_option("--hardware")
       ->description("names or files, separated by commas")
       ->type_name("H,...");
-  add_config_flags(app, options, "the first plan, and the work of all");
+  add_config_flags(app, options, "the first row");
   add_answer_flags(app, options.price, options.json);
   add_catalog_flag(app, options.catalog);
   app->footer(
@@ -186,7 +178,7 @@ Command compare_command_line(CLI::App& main, CompareOptions& options) {
 
 Command fit_command_line(CLI::App& main, FitOptions& options) {
   CLI::App* app = main.add_subcommand("fit", "the largest batch, sequence and model that fit");
-  add_plans_flags(app, options);
+  add_question_flags(app, options, Asks::kSeveralPlans);
   add_json_flag(app, options.json);
   add_catalog_flag(app, options.catalog);
   app->footer("Example:\n  offsim fit --model llama-3.1-8b --hardware workstation-pcie5-5090");
@@ -197,7 +189,7 @@ Command fit_command_line(CLI::App& main, FitOptions& options) {
 
 Command cost_command_line(CLI::App& main, CostOptions& options) {
   CLI::App* app = main.add_subcommand("cost", "offload beside its alternatives, in dollars");
-  add_step_flags(app, options);
+  add_question_flags(app, options, Asks::kOnePlan);
   add_config_flags(app, options, "in place of --plan");
   app->add_option("--tokens", options.tokens, "to train on, such as 10M")->type_name("N");
   app->add_option("--machines", options.machines, "others to compare with (all with a price)")
@@ -275,7 +267,7 @@ Command calibrate_command_line(CLI::App& main, CalibrateOptions& options) {
 
 Command replay_command_line(CLI::App& main, ReplayOptions& options) {
   CLI::App* app = main.add_subcommand("replay", "a plan's step executed on this machine's GPU");
-  add_step_flags(app, options);
+  add_question_flags(app, options, Asks::kOnePlan);
   app->add_option("--layers", options.layers, "so many layers of the model's")->type_name("N");
   app->add_option("--file", options.file, "a new file, on the drive to be used")->type_name("PATH");
   app->add_option("--kernels", options.kernels, "the program offsim-kernels")->type_name("PATH");
@@ -299,7 +291,7 @@ Command diagnose_command_line(CLI::App& main, DiagnoseOptions& options) {
   CLI::App* app = main.add_subcommand("diagnose", "a run's log beside its prediction");
   app->add_option("LOG", options.log, "what the run printed, nvidia-smi too; - for stdin")
       ->type_name("");
-  add_step_flags(app, options);
+  add_question_flags(app, options, Asks::kOnePlan);
   add_json_flag(app, options.json);
   add_catalog_flag(app, options.catalog);
   app->footer(
@@ -347,6 +339,18 @@ void refuse_extras(const CLI::App& app, const std::string& who) {
   }
 }
 
+// What cannot be written is told before anything is simulated.
+void check_outputs(const CLI::App& app) {
+  Outputs outputs;
+  for (const char* const flag : {"--json", "--trace", "--program", "--save", "--finish"}) {
+    if (const CLI::Option* const option = app.get_option_no_throw(flag);
+        option != nullptr && option->count() > 0) {
+      outputs.emplace_back(flag, option->results().front());
+    }
+  }
+  require_writable(outputs);
+}
+
 void check(const Command& command) {
   const std::string who = "offsim " + command.app->get_name();
   const std::vector<std::string> flags = flags_of(*command.app);
@@ -369,6 +373,7 @@ void check(const Command& command) {
                        fmt::format("{} --help shows an example", who));
     }
   }
+  check_outputs(*command.app);
 }
 
 // Which command was given; nullptr for none at all.

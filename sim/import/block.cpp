@@ -146,9 +146,9 @@ std::string Block::normal(const Key& key, const Node& node, bool& bad) {
   }
 }
 
-// pydantic 2 in its lax mode, which DeepSpeedConfigModel leaves on, takes these texts in any case of
-// letters, and the numbers 0 and 1. Blocks that are not strict are no such models: DeepSpeed takes
-// what is there as Python does, to which every text is true.
+// pydantic 2 in its lax mode, which DeepSpeedConfigModel leaves on, takes these texts, in small
+// letters or large, and the numbers 0 and 1. Blocks that are not strict are no such models:
+// DeepSpeed takes what is there as Python does, and to that every text is true.
 std::string Block::normal_flag(const Key& key, const Node& node, bool& bad) {
   const std::string word = lower(node.scalar);
   const auto is = [&](std::initializer_list<std::string_view> words) {

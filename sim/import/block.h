@@ -2,8 +2,9 @@
 // spellings, "auto".
 //
 // Taken: a float without a fraction for a whole number, digits in quotes for a number, "none" for a
-// choice; with a warning "yes" and the like in quotes for a flag. Refused: exponents in quotes, fractions of whole numbers, null where
-// it is no value. A strict block refuses keys that it does not know, another one is warned of.
+// choice; with a warning "yes" and the like in quotes for a flag. Refused: exponents in quotes,
+// fractions of whole numbers, null where it is no value. A strict block refuses keys that it does
+// not know, another one is warned of.
 #pragma once
 
 #include <cstdint>

@@ -416,65 +416,6 @@ TEST(Run, TakesEveryScenarioOfTheCatalog) {
   }
 }
 
-// scenarios/ds_z3_offload.json: 4 of "auto" are the arguments', 3 are llama's hidden size, 4,096.
-TEST(Predict, TakesTheConfigurationThatTrainingTakes) {
-  const std::string ask =
-      "offsim predict --model llama-3.1-8b --hardware h200-pcie5 "
-      "--ds-config scenarios/ds_z3_offload.json "
-      "--trainer '--per_device_train_batch_size 2 --bf16 --gradient_checkpointing'";
-  const std::string text = good(shell(ask + " --explain", OFFSIM_SOURCE_DIR));
-  const std::string plain = one_line(text);
-  EXPECT_THAT(plain, HasSubstr("plan zero3-offload offload_optimizer=cpu offload_param=cpu"));
-  EXPECT_THAT(plain, HasSubstr("batch 2 x 1,024 tokens, checkpointing full"));
-  EXPECT_THAT(plain, HasSubstr("reduce_bucket_size 16,777,216 elements, 32.0 MiB in 16 bits"));
-  EXPECT_THAT(plain, HasSubstr("train_batch_size 2 (scenarios/ds_z3_offload.json:3:23, auto: "
-                               "micro-batch x accumulation x GPUs)"));
-  EXPECT_THAT(plain, HasSubstr("--bf16 true (--trainer)"));
-  // The same, asked in offsim's own words.
-  const json config = json::parse(good(shell(ask + " --json -", OFFSIM_SOURCE_DIR)));
-  const json words = json::parse(
-      good(offsim("predict --model llama-3.1-8b --hardware h200-pcie5 --plan zero3-offload "
-                  "--micro-batch 2 --checkpointing full --set zero3-offload.offload_param=cpu "
-                  "--set zero3-offload.pin_memory=true "
-                  "--set zero3-offload.reduce_bucket_size=16777216 "
-                  "--set zero3-offload.stage3_prefetch_bucket_size=15099494 "
-                  "--set zero3-offload.stage3_param_persistence_threshold=40960 --json -")));
-  EXPECT_EQ(config.at("step_s"), words.at("step_s"));
-  EXPECT_EQ(config.at("memory"), words.at("memory"));
-}
-
-// The configuration's plan is the first row, in place of the plan of its name; its work is every
-// row's.
-TEST(Compare, LaysAConfigurationBesideOtherPlans) {
-  const std::string config =
-      "--model llama-3.1-8b --hardware h200-pcie5 --ds-config scenarios/ds_z3_offload.json "
-      "--trainer '--per_device_train_batch_size 2 --bf16'";
-  const json own =
-      json::parse(good(shell("offsim predict " + config + " --json -", OFFSIM_SOURCE_DIR)));
-  const std::string compare = "offsim compare " + config + " --plans native,zero3-offload,zenflow";
-  const json rows =
-      json::parse(good(shell(compare + " --json -", OFFSIM_SOURCE_DIR))).at("predictions");
-  ASSERT_EQ(rows.size(), 3U);
-  EXPECT_EQ(rows[0].at("step_s"), own.at("step_s"));
-  EXPECT_EQ(rows[0].at("warnings"), own.at("warnings"));
-  EXPECT_EQ(rows[0].at("scenario").at("plan"), "zero3-offload");
-  EXPECT_EQ(rows[1].at("scenario").at("plan"), "native");
-  EXPECT_EQ(rows[1].at("scenario").at("micro_batch"), 2);
-  // A plan that is not asked for is the configuration's all the same, and --set may change it.
-  const std::string text = good(
-      shell("offsim compare " + config + " --plans native --set zero3-offload.pin_memory=false",
-            OFFSIM_SOURCE_DIR));
-  EXPECT_THAT(text, HasSubstr("scenarios/ds_z3_offload.json beside other plans\n"));
-  EXPECT_THAT(one_line(text), HasSubstr("pin_memory gives way to --set"));
-  EXPECT_THAT(one_line(text), HasSubstr("config scenarios/ds_z3_offload.json: "));
-  // The Trainer's arguments alone name no plan.
-  const std::string trainer =
-      good(shell("offsim compare --model gpt2 --hardware h200-pcie5 --trainer '--bf16 "
-                 "--per_device_train_batch_size 3'"));
-  EXPECT_THAT(trainer, HasSubstr("plans compared\n"));
-  EXPECT_THAT(trainer, HasSubstr("micro-batch 3 x 1,024"));
-}
-
 TEST(Catalog, ListsEverythingThatCanBeNamed) {
   const study::Catalog catalog = study::Catalog::embedded();
   const std::string hardware = good(offsim("catalog hardware"));
