@@ -113,11 +113,15 @@ Asked ask_step(const StepQuestion& options, const study::Catalog& catalog, std::
   imports::Imported imported = import_config(options, catalog, err);
   const study::Scenario scenario =
       question(options, only_plan(options, imported, command), imported);
-  Asked asked{only_case(catalog, scenario, command, several), std::move(imported)};
-  if (!asked.imported.plan.name.text.empty()) {
-    check(asked.question, asked.imported);
+  try {
+    study::Case c = only_case(catalog, scenario, command, several);
+    if (!imported.plan.name.text.empty()) {
+      check(c, imported);
+    }
+    return {std::move(c), std::move(imported)};
+  } catch (const InputError& refusal) {
+    throw imported.in_its_words(refusal);
   }
-  return asked;
 }
 
 AskedPlans ask_plans(const StepQuestion& options, const study::Catalog& catalog,

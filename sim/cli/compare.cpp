@@ -28,15 +28,30 @@ std::string next_command(const CompareOptions& options, const study::Scenario& s
   return "offsim catalog hardware";
 }
 
+std::vector<study::Case> cases_asked(const study::Catalog& catalog, const study::Scenario& scenario,
+                                     const imports::Imported& imported,
+                                     const CompareOptions& options, std::ostream& err) {
+  try {
+    return cases_of(catalog, scenario, options.terminal, err);
+  } catch (const InputError& refusal) {
+    throw imported.in_its_words(refusal);
+  }
+}
+
 }  // namespace
 
 int run_compare(const CompareOptions& options, std::ostream& out, std::ostream& err) {
   const std::optional<UsdPerHour> price = price_of(options.price);
   const study::Catalog catalog = open_catalog(options.catalog);
   const auto [scenario, imported] = ask_plans(options, catalog, err);
-  const std::vector<study::Case> cases = cases_of(catalog, scenario, options.terminal, err);
+  const std::vector<study::Case> cases = cases_asked(catalog, scenario, imported, options, err);
   auto rows = predict_rows(cases, price, options.terminal, err);
   warn_first(imported, rows.front().prediction);
+  for (report::ComparisonRow& row : rows) {
+    if (row.job->plan->name == imported.plan.name.text) {
+      row.refused = imported.in_its_words(row.refused);
+    }
+  }
   if (write_all({{"--json", options.json,
                   [&](std::ostream& to) { to << report::comparison_json(rows); }}},
                 out)) {

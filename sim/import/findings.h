@@ -28,6 +28,7 @@ class Findings {
   std::vector<Setting> settings;
   std::vector<std::string> warnings;
   std::vector<InputError> refusals;
+  Names names;
 };
 
 }  // namespace offsim::imports

@@ -35,6 +35,10 @@ std::vector<std::pair<std::string, std::string>> bad_configurations() {
        "{\"train_batch_size\": 1, \"bf16\": {\"enabled\": true}, \"zero_optimization\": "
        "{\"stage\": 3,\n"
        "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/x\", \"buffer_size\": 1e6}}}"},
+      {"ds_buffers.json",
+       "{\"train_batch_size\": 1, \"bf16\": {\"enabled\": true}, \"zero_optimization\": "
+       "{\"stage\": 3,\n"
+       "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/x\", \"buffer_count\": 0}}}"},
       {"ds_ratio.json",
        "{\"train_batch_size\": 1, \"bf16\": {\"enabled\": true}, \"zero_optimization\": "
        "{\"stage\": 3,\n"
@@ -115,7 +119,11 @@ TEST_F(Configurations, ThatAreNone) {
 // What a plan refuses has its place in the configuration.
 TEST_F(Configurations, ThatAPlanRefuses) {
   check({
-      {kConfig + "ds_buffer.json", "ds_buffer.json:2:71: DeepSpeed stops with 'More elements"},
+      {kConfig + "ds_buffer.json",
+       "ds_buffer.json:2:71: DeepSpeed stops with 'More elements than buffer size'; expected a "
+       "zero_optimization.offload_param.buffer_size of 38597376 or more"},
+      {kConfig + "ds_buffers.json",
+       "ds_buffers.json:2:72: zero_optimization.offload_param.buffer_count is '0'; expected"},
       {kConfig + "ds_ratio.json", "ds_ratio.json:2:69: ratio needs the optimizer in memory"},
       {kConfig + "acc_8.yaml --micro-batch 1",
        "acc_8.yaml:3:16: 8 processes, and zero2-offload is modelled on one GPU; expected --gpus 1, "
@@ -134,6 +142,16 @@ TEST_F(Configurations, ThatAreRefusedAreNotWarnedOf) {
   EXPECT_EQ(outcome.code, 2);
   EXPECT_EQ(lines_of(outcome.err).size(), 1U) << outcome.err;
   EXPECT_THAT(outcome.err, HasSubstr("ds_warned.json:2:32: zero_optimization.stage is '4'"));
+}
+
+// In compare it is a row, on every machine, and in the file's words too.
+TEST_F(Configurations, ThatAPlanRefusesAreRows) {
+  const Outcome outcome = offsim(
+      "compare --model gpt2 --hardware h200-pcie5,gb200 --plans native --ds-config ds_buffer.json",
+      folder_->path());
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, testing::Not(HasSubstr("a param_buffer_size")));
+  EXPECT_THAT(outcome.out, HasSubstr("zero_optimization.offload_param.buffer_size"));
 }
 
 // All at once, the last of them with the program's own exit code.
