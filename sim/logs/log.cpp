@@ -114,6 +114,7 @@ class Reader {
     step_time(line);
     progress(line);
     host_memory(line);
+    smi_gpu(line);
     smi_table(line);
     smi_query(line);
     const auto in_line = [&](std::string_view word) {
@@ -138,7 +139,7 @@ class Reader {
                                    "do",
                                    kMostObservations));
     }
-    log_.observations.push_back({what, value, number_});
+    log_.observations.push_back({what, value, number_, of_gpu(what) ? gpu_ : -1});
   }
 
   // Rates of zero say that nothing was measured yet.
@@ -235,6 +236,25 @@ class Reader {
     }
   }
 
+  // The lines below are of this one.
+  void smi_gpu(std::string_view line) {
+    const std::string_view bus = bus_id(line);
+    const std::string_view start = trimmed(line);
+    if (bus.empty() || (!start.starts_with('|') && !start.starts_with("GPU "))) {
+      return;
+    }
+    known_ = true;
+    const auto found = std::ranges::find(buses_, bus);
+    gpu_ = static_cast<int>(found - buses_.begin());
+    if (found == buses_.end()) {
+      buses_.emplace_back(bus);
+      log_.gpus.emplace_back(bus);
+    }
+    if (const auto number = leading_number(start.substr(1)); number && start.starts_with('|')) {
+      log_.gpus[static_cast<std::size_t>(gpu_)] = fmt::format("{:.0f}", number->value);
+    }
+  }
+
   void smi_table(std::string_view line) {
     if (const auto power = fraction(line, "W")) {
       add(What::kPower, power->part);
@@ -281,6 +301,8 @@ class Reader {
   int number_ = 0;
   bool known_ = false;
   Heading heading_ = Heading::kNone;
+  std::vector<std::string> buses_;  // by GPU
+  int gpu_ = -1;
 };
 
 // Colours and bold of a terminal: "\x1b[32m".
@@ -300,6 +322,24 @@ void drop_colours(std::string& line) {
 }  // namespace
 
 std::string_view name_of(What what) { return kTitles[static_cast<std::size_t>(what)].name; }
+bool of_gpu(What what) {
+  switch (what) {
+    case What::kGpuUsed:
+    case What::kGpuTotal:
+    case What::kGpuBusy:
+    case What::kPower:
+    case What::kPowerLimit:
+      return true;
+    default:
+      return of_link(what);
+  }
+}
+
+bool of_link(What what) {
+  return what == What::kLinkWidth || what == What::kLinkWidthMost ||
+         what == What::kLinkGeneration || what == What::kLinkGenerationMost;
+}
+
 std::string_view unit_of(What what) { return kTitles[static_cast<std::size_t>(what)].unit; }
 
 std::vector<double> Log::values(What what) const {

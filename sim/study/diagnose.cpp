@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "sim/study/log_gpus.h"
 #include "sim/study/suspects.h"
 
 namespace offsim::study {
@@ -302,7 +303,8 @@ void add_notes(const logs::Log& log, const Measured& seen, Diagnosis& d) {
 
 }  // namespace
 
-Diagnosis diagnose(plans::Job job, const logs::Log& log) {
+Diagnosis diagnose(plans::Job job, const logs::Log& whole_log) {
+  const auto [log, said] = one_gpu(whole_log, static_cast<std::size_t>(job.workload.gpus));
   const Measured seen = summarise(log, job.workload);
   const StepTimes measured = times_of(seen, job.workload);
   const bool phases = measured.forward || measured.backward || measured.optimizer;
@@ -328,6 +330,9 @@ Diagnosis diagnose(plans::Job job, const logs::Log& log) {
   if (d.verdict != Verdict::kAsExpected) {
     add_suspects(expected, log, d);
     conclude(d);
+  }
+  if (!said.empty()) {
+    d.notes.push_back(said);
   }
   add_notes(log, seen, d);
   return d;
