@@ -18,38 +18,46 @@ namespace {
 constexpr double kMilli = 1e-3;
 constexpr double kMebi = static_cast<double>(kMiB);
 constexpr double kGibi = static_cast<double>(kGiB);
-constexpr double kMostValue = 1e18;  // larger is no figure of a run
+
+// What no run has: less than a microsecond or more than four months of a step, as many samples or
+// tokens, a petabyte, megawatts.
+struct Range {
+  double least, most;
+};
+constexpr Range kTime{0, 1e7}, kStepTime{1e-6, 1e7}, kRate{1e-7, 1e9}, kBytes{0, 1e15},
+    kShare{0, 1}, kWatts{0, 1e6}, kLanes{0, 64}, kCount{0, 1e9};
 
 struct Title {
   std::string_view name, unit;
+  Range range;
 };
 // By What.
-constexpr std::array<Title, kWhats> kTitles{{{"forward", "s"},
-                                             {"forward_micro", "s"},
-                                             {"backward", "s"},
-                                             {"backward_micro", "s"},
-                                             {"optimizer", "s"},
-                                             {"optimizer_micro", "s"},
-                                             {"optimizer_part", "s"},
-                                             {"step", "s"},
-                                             {"step_mean", "s"},
-                                             {"samples_per_s", "1/s"},
-                                             {"samples_per_s_mean", "1/s"},
-                                             {"tokens_per_s_per_gpu", "1/s"},
-                                             {"gpu_peak", "bytes"},
-                                             {"gpu_reserved", "bytes"},
-                                             {"gpu_used", "bytes"},
-                                             {"gpu_total", "bytes"},
-                                             {"gpu_busy", "share"},
-                                             {"power", "W"},
-                                             {"power_limit", "W"},
-                                             {"link_width", "lanes"},
-                                             {"link_width_most", "lanes"},
-                                             {"link_generation", ""},
-                                             {"link_generation_most", ""},
-                                             {"host_used", "bytes"},
-                                             {"host_share", "share"},
-                                             {"skipped_steps", ""}}};
+constexpr std::array<Title, kWhats> kTitles{{{"forward", "s", kTime},
+                                             {"forward_micro", "s", kTime},
+                                             {"backward", "s", kTime},
+                                             {"backward_micro", "s", kTime},
+                                             {"optimizer", "s", kTime},
+                                             {"optimizer_micro", "s", kTime},
+                                             {"optimizer_part", "s", kTime},
+                                             {"step", "s", kStepTime},
+                                             {"step_mean", "s", kStepTime},
+                                             {"samples_per_s", "1/s", kRate},
+                                             {"samples_per_s_mean", "1/s", kRate},
+                                             {"tokens_per_s_per_gpu", "1/s", kRate},
+                                             {"gpu_peak", "bytes", kBytes},
+                                             {"gpu_reserved", "bytes", kBytes},
+                                             {"gpu_used", "bytes", kBytes},
+                                             {"gpu_total", "bytes", kBytes},
+                                             {"gpu_busy", "share", kShare},
+                                             {"power", "W", kWatts},
+                                             {"power_limit", "W", kWatts},
+                                             {"link_width", "lanes", kLanes},
+                                             {"link_width_most", "lanes", kLanes},
+                                             {"link_generation", "", kCount},
+                                             {"link_generation_most", "", kCount},
+                                             {"host_used", "bytes", kBytes},
+                                             {"host_share", "share", kShare},
+                                             {"skipped_steps", "", kCount}}};
 
 // A figure behind a word of its own.
 struct Key {
@@ -130,7 +138,9 @@ class Reader {
  private:
   void add(What what, double value) {
     known_ = true;
-    if (value < 0 || value > kMostValue) {
+    const auto [least, most] = kTitles[static_cast<std::size_t>(what)].range;
+    if (value != 0 && !(value >= least && value <= most)) {
+      ++log_.absurd;
       return;
     }
     if (log_.observations.size() == kMostObservations) {
@@ -146,7 +156,7 @@ class Reader {
   void add_inverse(What what, double rate) {
     known_ = true;
     if (rate > 0) {
-      add(what, 1 / rate);
+      add(what, 1 / rate);  // at worst without end, which is out of range
     }
   }
 

@@ -78,6 +78,7 @@ struct Log {
   int lines = 0;                          // that are not blank; "\r" of a progress bar ends one too
   int known = 0;                          // of a known kind, with a figure or without
   int unknown = 0;                        // the rest
+  int absurd = 0;                         // figures that no run has, left out
   int too_long = 0;  // of those: longer than kLongestLine, not looked at beyond it
 
   std::vector<double> values(What what) const;

@@ -309,7 +309,9 @@ Diagnosis diagnose(plans::Job job, const logs::Log& whole_log) {
   const StepTimes measured = times_of(seen, job.workload);
   const bool phases = measured.forward || measured.backward || measured.optimizer;
   if (!phases && !measured.step) {
-    throw InputError({log.name, 0, 0}, "has no time or rate of a step",
+    throw InputError({log.name, 0, 0},
+                     log.absurd > 0 ? "has no time or rate of a step that a run can have"
+                                    : "has no time or rate of a step",
                      "expected lines such as 'time (ms) | fwd: 12.3 | bwd: 45.6 | step: 78.9' or "
                      "'step time: 1.23 s'");
   }

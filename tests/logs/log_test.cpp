@@ -191,6 +191,24 @@ TEST(Log, WhatIsNoNumberIsNoFigure) {
   EXPECT_THAT(log.values(What::kStep), ElementsAre(7));
 }
 
+// A figure is left out where no run has it, and counted.
+TEST(Log, WhatNoRunHasIsLeftOut) {
+  const Log log = read(
+      "CurrSamplesPerSec=1e300\nCurrSamplesPerSec=1e-300\nCurrSamplesPerSec=2\n"
+      "{'train_steps_per_second': 1e-300}\n{'train_steps_per_second': 1e-310}\n"
+      "step time: 1e17 s\nstep time: 1e-300 s\ntime (ms) | fwd: 1e17 | bwd: 0 | step: 5\n"
+      "CPU Virtual Memory: used = 1e12 GB, percent = 130%\nLink Width Current : 1000x\n");
+  EXPECT_THAT(log.values(What::kSamples), ElementsAre(2));
+  EXPECT_THAT(log.values(What::kStepMean), IsEmpty());
+  EXPECT_THAT(log.values(What::kStep), IsEmpty());
+  EXPECT_THAT(log.values(What::kForward), IsEmpty());
+  EXPECT_THAT(log.values(What::kBackward), ElementsAre(0));
+  EXPECT_THAT(log.values(What::kHostUsed), IsEmpty());
+  EXPECT_THAT(log.values(What::kHostShare), IsEmpty());
+  EXPECT_THAT(log.values(What::kLinkWidth), IsEmpty());
+  EXPECT_EQ(log.absurd, 10);
+}
+
 TEST(Log, NothingKnownIsRefused) {
   EXPECT_THAT(refusal("hello\nworld\n"),
               HasSubstr("a.log: none of its 2 lines is of a kind that offsim reads; expected"));
