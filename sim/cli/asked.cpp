@@ -84,8 +84,7 @@ std::string only_plan(const StepQuestion& options, const imports::Imported& impo
   return named.empty() ? options.plan : named;
 }
 
-// A launcher's processes, of which one may be asked for; and what else the plan refuses, at the
-// place where the configuration names it.
+// A launcher's processes, of which one may be asked for; and what else the plan refuses.
 void check(const study::Case& c, const imports::Imported& imported) {
   const plans::Job& job = c.job;
   const std::int64_t most = job.plan->several_gpus ? job.machine.gpus : 1;
@@ -98,12 +97,8 @@ void check(const study::Case& c, const imports::Imported& imported) {
                                      : fmt::format("{} has {}", job.machine.name, most)),
                      fmt::format("expected --gpus {}, which overrides it", most));
   }
-  try {
-    job.plan->check(job);
-    plans::check_question(job);
-  } catch (const InputError& refusal) {
-    throw refusal.at(imported.plan.name.place);
-  }
+  job.plan->check(job);
+  plans::check_question(job);
 }
 
 }  // namespace
@@ -113,15 +108,14 @@ Asked ask_step(const StepQuestion& options, const study::Catalog& catalog, std::
   imports::Imported imported = import_config(options, catalog, err);
   const study::Scenario scenario =
       question(options, only_plan(options, imported, command), imported);
-  try {
-    study::Case c = only_case(catalog, scenario, command, several);
+  study::Case c = in_words_of(imported, [&] {
+    study::Case only = only_case(catalog, scenario, command, several);
     if (!imported.plan.name.text.empty()) {
-      check(c, imported);
+      check(only, imported);
     }
-    return {std::move(c), std::move(imported)};
-  } catch (const InputError& refusal) {
-    throw imported.in_its_words(refusal);
-  }
+    return only;
+  });
+  return {std::move(c), std::move(imported)};
 }
 
 AskedPlans ask_plans(const StepQuestion& options, const study::Catalog& catalog,
@@ -171,12 +165,12 @@ std::string summary_text(const imports::Imported& imported, const report::TextSt
   }
   const auto idle = std::ranges::count_if(
       imported.settings, [](const imports::Setting& s) { return !s.effect.empty(); });
+  const auto in_force = static_cast<std::ptrdiff_t>(imported.settings.size()) - idle;
   return report::paragraph(
       "  config    ",
-      fmt::format(
-          "{}: {} settings in force, {} without effect (offsim predict --explain lists them)",
-          imported.name.empty() ? "--trainer" : imported.name,
-          static_cast<std::ptrdiff_t>(imported.settings.size()) - idle, idle),
+      fmt::format("{}: {} {} in force, {} without effect (offsim predict --explain lists them)",
+                  imported.name.empty() ? "--trainer" : imported.name, in_force,
+                  in_force == 1 ? "setting" : "settings", idle),
       style);
 }
 

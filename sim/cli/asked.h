@@ -40,6 +40,16 @@ struct AskedPlans {
 // plans have the work that it gives.
 AskedPlans ask_plans(const StepQuestion& options, const study::Catalog& catalog, std::ostream& err);
 
+// What `ask` does; what a plan refuses there is said in the configuration's words, at its place.
+template <class Ask>
+auto in_words_of(const imports::Imported& imported, const Ask& ask) {
+  try {
+    return ask();
+  } catch (const InputError& refusal) {
+    throw imported.in_its_words(refusal);
+  }
+}
+
 // What was warned of while the configuration was read stands before what a prediction warns of.
 void warn_first(const imports::Imported& imported, study::Prediction& prediction);
 

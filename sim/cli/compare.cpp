@@ -28,23 +28,16 @@ std::string next_command(const CompareOptions& options, const study::Scenario& s
   return "offsim catalog hardware";
 }
 
-std::vector<study::Case> cases_asked(const study::Catalog& catalog, const study::Scenario& scenario,
-                                     const imports::Imported& imported,
-                                     const CompareOptions& options, std::ostream& err) {
-  try {
-    return cases_of(catalog, scenario, options.terminal, err);
-  } catch (const InputError& refusal) {
-    throw imported.in_its_words(refusal);
-  }
-}
-
 }  // namespace
 
 int run_compare(const CompareOptions& options, std::ostream& out, std::ostream& err) {
   const std::optional<UsdPerHour> price = price_of(options.price);
   const study::Catalog catalog = open_catalog(options.catalog);
-  const auto [scenario, imported] = ask_plans(options, catalog, err);
-  const std::vector<study::Case> cases = cases_asked(catalog, scenario, imported, options, err);
+  const AskedPlans asked = ask_plans(options, catalog, err);
+  const study::Scenario& scenario = asked.scenario;
+  const imports::Imported& imported = asked.imported;
+  const std::vector<study::Case> cases =
+      in_words_of(imported, [&] { return cases_of(catalog, scenario, options.terminal, err); });
   auto rows = predict_rows(cases, price, options.terminal, err);
   warn_first(imported, rows.front().prediction);
   for (report::ComparisonRow& row : rows) {

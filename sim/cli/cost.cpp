@@ -60,9 +60,11 @@ int run_cost(const CostOptions& options, std::ostream& out, std::ostream& err) {
                "expected other machines in --machines, or offsim compare for plans");
   const std::vector<study::MachineNamed> others = other_machines(options, catalog);
   ProgressLine progress(options.terminal, err);
-  study::CostStudy study = study::cost_study(
-      asked.question.job, options.hardware, others, price, tokens,
-      [&progress](std::size_t done, std::size_t all) { progress.show("machines: ", done, all); });
+  study::CostStudy study = in_words_of(asked.imported, [&] {
+    return study::cost_study(
+        asked.question.job, options.hardware, others, price, tokens,
+        [&progress](std::size_t done, std::size_t all) { progress.show("machines: ", done, all); });
+  });
   warn_first(asked.imported, study.rows[study.asked].prediction);
   if (write_all(
           {{"--json", options.json, [&](std::ostream& to) { to << report::cost_json(study); }}},

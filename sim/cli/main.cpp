@@ -165,7 +165,7 @@ Command compare_command_line(CLI::App& main, CompareOptions& options) {
   app->get_option("--hardware")
       ->description("names or files, separated by commas")
       ->type_name("H,...");
-  add_config_flags(app, options, "the first row");
+  add_config_flags(app, options, "row 1, work of all");
   add_answer_flags(app, options.price, options.json);
   add_catalog_flag(app, options.catalog);
   app->footer(

@@ -56,7 +56,8 @@ int run_predict(const PredictOptions& options, std::ostream& out, std::ostream& 
   }
 
   study::Run run;
-  study::Prediction prediction = study::predict(c.job, price, &run);
+  study::Prediction prediction =
+      in_words_of(imported, [&] { return study::predict(c.job, price, &run); });
   warn_first(imported, prediction);
   std::optional<study::MemoryLedger> ledger;
   if (options.memory) {

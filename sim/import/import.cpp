@@ -158,7 +158,9 @@ std::string Imported::in_its_words(std::string text) const {
 }
 
 InputError Imported::in_its_words(const InputError& refusal) const {
-  return {refusal.place(), in_its_words(refusal.wrong()), in_its_words(refusal.expected())};
+  return InputError(refusal.place(), in_its_words(refusal.wrong()),
+                    in_its_words(refusal.expected()))
+      .at(plan.name.place);
 }
 
 }  // namespace offsim::imports

@@ -42,7 +42,7 @@ struct Imported {
   std::vector<std::string> warnings;
   Names names;
 
-  // What a plan says, in the file's words.
+  // What a plan says, in the file's words; at the plan's place where it has none.
   std::string in_its_words(std::string text) const;
   InputError in_its_words(const InputError& refusal) const;
 };

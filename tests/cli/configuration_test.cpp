@@ -39,6 +39,10 @@ std::vector<std::pair<std::string, std::string>> bad_configurations() {
        "{\"train_batch_size\": 1, \"bf16\": {\"enabled\": true}, \"zero_optimization\": "
        "{\"stage\": 3,\n"
        "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/x\", \"buffer_count\": 0}}}"},
+      {"ds_few.json",
+       "{\"train_batch_size\": 1, \"bf16\": {\"enabled\": true}, \"zero_optimization\": "
+       "{\"stage\": 3,\n"
+       "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/x\"}}}"},
       {"ds_ratio.json",
        "{\"train_batch_size\": 1, \"bf16\": {\"enabled\": true}, \"zero_optimization\": "
        "{\"stage\": 3,\n"
@@ -124,6 +128,10 @@ TEST_F(Configurations, ThatAPlanRefuses) {
        "zero_optimization.offload_param.buffer_size of 38597376 or more"},
       {kConfig + "ds_buffers.json",
        "ds_buffers.json:2:72: zero_optimization.offload_param.buffer_count is '0'; expected"},
+      {"predict --model llama-3.2-1b --hardware h200-pcie5 --ds-config ds_few.json",
+       "ds_few.json:1:83: DeepSpeed stops with 'Not enough buffers' for parameters on the drive; "
+       "expected a larger zero_optimization.offload_param.buffer_count, or a smaller "
+       "stage3_max_reuse_distance: what"},
       {kConfig + "ds_ratio.json", "ds_ratio.json:2:69: ratio needs the optimizer in memory"},
       {kConfig + "acc_8.yaml --micro-batch 1",
        "acc_8.yaml:3:16: 8 processes, and zero2-offload is modelled on one GPU; expected --gpus 1, "
