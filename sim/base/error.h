@@ -28,6 +28,8 @@ class InputError : public std::runtime_error {
   // empty.
   InputError(const Place& place, const std::string& wrong, const std::string& expected = "");
   const Place& place() const { return place_; }
+  const std::string& wrong() const { return wrong_; }
+  const std::string& expected() const { return expected_; }
   // The same, said to be at `place` if it has no place of its own.
   InputError at(const Place& place) const;
 

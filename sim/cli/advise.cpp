@@ -15,12 +15,13 @@ int run_advise(const AdviseOptions& options, std::ostream& out, std::ostream& er
   study::Advice advice;
   {
     ProgressLine line(options.terminal, err);
-    advice = study::advise(
-        job, study::other_machines(catalog, job.machine),
-        [&](std::size_t done, std::size_t all) { line.show("trying edit ", done, all); });
+    advice = in_words_of(asked.imported, [&] {
+      return study::advise(
+          job, study::other_machines(catalog, job.machine),
+          [&](std::size_t done, std::size_t all) { line.show("trying edit ", done, all); });
+    });
   }
-  advice.now.warnings.insert(advice.now.warnings.begin(), asked.imported.warnings.begin(),
-                             asked.imported.warnings.end());
+  warn_first(asked.imported, advice.now);
   if (write_all({{"--json", options.json,
                   [&](std::ostream& to) { to << report::advice_json(job, advice); }}},
                 out)) {

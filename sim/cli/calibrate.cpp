@@ -1,7 +1,6 @@
 #include "sim/cli/calibrate.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -37,16 +36,6 @@ std::string records_of(const std::string& file, const char* flag) {
 }
 
 // Before minutes are spent on measuring.
-void require_writable(const std::string& path) {
-  const fs::path folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : ".";
-  std::error_code ignored;
-  if (!fs::is_directory(folder, ignored) || ::access(folder.c_str(), W_OK) != 0 ||
-      (fs::exists(path, ignored) && !fs::is_regular_file(path, ignored))) {
-    throw InputError({path, 0, 0}, "cannot be written",
-                     "expected a file in a folder that exists and allows it");
-  }
-}
-
 std::vector<std::string> arguments_of(const CalibrateOptions& options, bool quick) {
   std::vector<std::string> arguments{"measure"};
   if (quick) {
@@ -204,7 +193,7 @@ int run_calibrate(const CalibrateOptions& options, std::ostream& out, std::ostre
     return check(options, out, err);
   }
   const std::string records_path = records_of(options.out, "--out");
-  require_writable(options.out);
+  require_writable({{"--out", options.out}, {"its records", records_path}});
   const study::Catalog catalog = open_catalog(options.catalog);
   if (options.base) {
     calibrate::require_system(catalog.hardware(), *options.base);

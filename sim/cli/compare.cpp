@@ -33,19 +33,31 @@ std::string next_command(const CompareOptions& options, const study::Scenario& s
 int run_compare(const CompareOptions& options, std::ostream& out, std::ostream& err) {
   const std::optional<UsdPerHour> price = price_of(options.price);
   const study::Catalog catalog = open_catalog(options.catalog);
-  const study::Scenario scenario =
-      scenario_of(options.model, options.hardware, options.plans, options.work);
-  const std::vector<study::Case> cases = cases_of(catalog, scenario, options.terminal, err);
-  const auto rows = predict_rows(cases, price, options.terminal, err);
+  const AskedPlans asked = ask_plans(options, catalog, err);
+  const study::Scenario& scenario = asked.scenario;
+  const imports::Imported& imported = asked.imported;
+  const std::vector<study::Case> cases =
+      in_words_of(imported, [&] { return cases_of(catalog, scenario, options.terminal, err); });
+  auto rows = predict_rows(cases, price, options.terminal, err);
+  warn_first(imported, rows.front().prediction);
+  for (report::ComparisonRow& row : rows) {
+    if (row.job->plan->name == imported.plan.name.text) {
+      row.refused = imported.in_its_words(row.refused);
+    }
+  }
   if (write_all({{"--json", options.json,
                   [&](std::ostream& to) { to << report::comparison_json(rows); }}},
                 out)) {
     return 0;
   }
-  const std::string title = options.work.micro_batch == "largest"
-                                ? "plans compared, each with the largest micro-batch that fits"
-                                : "plans compared";
+  std::string title = imported.plan.name.text.empty()
+                          ? "plans compared"
+                          : fmt::format("{} beside other plans", imported.name);
+  if (options.work.micro_batch == "largest") {
+    title += ", each with the largest micro-batch that fits";
+  }
   out << report::comparison_text(title, rows, options.terminal.style)
+      << summary_text(imported, options.terminal.style)
       << report::next_text(next_command(options, scenario, cases, rows), options.terminal.style);
   return 0;
 }

@@ -5,16 +5,13 @@
 #include <optional>
 #include <string>
 
+#include "sim/cli/asked.h"
 #include "sim/cli/output.h"
-#include "sim/cli/question.h"
 
 namespace offsim::cli {
 
-struct CompareOptions {
-  std::string model;
-  std::string hardware;       // names separated by commas
-  std::string plans = "all";  // the same
-  WorkFlags work;
+struct CompareOptions : StepQuestion {
+  CompareOptions() { plan = "all"; }
   std::optional<std::string> price, catalog;
   std::string json;  // a path, "-" for stdout, or empty
   Terminal terminal;

@@ -55,22 +55,24 @@ int run_cost(const CostOptions& options, std::ostream& out, std::ostream& err) {
   }
   const double tokens = *tokens_of(options.tokens);  // it is required
   const study::Catalog catalog = open_catalog(options.catalog);
-  const study::Scenario scenario =
-      scenario_of(options.model, options.hardware, options.plan, options.work);
+  const Asked asked =
+      ask_step(options, catalog, "cost", err,
+               "expected other machines in --machines, or offsim compare for plans");
   const std::vector<study::MachineNamed> others = other_machines(options, catalog);
-  const study::Case asked =
-      only_case(catalog, scenario, "cost",
-                "expected other machines in --machines, or offsim compare for plans");
   ProgressLine progress(options.terminal, err);
-  const study::CostStudy study = study::cost_study(
-      asked.job, options.hardware, others, price, tokens,
-      [&progress](std::size_t done, std::size_t all) { progress.show("machines: ", done, all); });
+  study::CostStudy study = in_words_of(asked.imported, [&] {
+    return study::cost_study(
+        asked.question.job, options.hardware, others, price, tokens,
+        [&progress](std::size_t done, std::size_t all) { progress.show("machines: ", done, all); });
+  });
+  warn_first(asked.imported, study.rows[study.asked].prediction);
   if (write_all(
           {{"--json", options.json, [&](std::ostream& to) { to << report::cost_json(study); }}},
           out)) {
     return 0;
   }
   out << report::cost_text(study, options.terminal.style)
+      << summary_text(asked.imported, options.terminal.style)
       << report::next_text(next_command(options, study), options.terminal.style);
   return 0;
 }

@@ -5,14 +5,13 @@
 #include <optional>
 #include <string>
 
+#include "sim/cli/asked.h"
 #include "sim/cli/output.h"
-#include "sim/cli/question.h"
 
 namespace offsim::cli {
 
-struct CostOptions {
-  std::string model, hardware, plan, tokens;
-  WorkFlags work;
+struct CostOptions : StepQuestion {
+  std::string tokens;
   std::optional<std::string> price;     // of a GPU of `hardware`
   std::optional<std::string> machines;  // names separated by commas; absent: all with a price
   std::optional<std::string> catalog;

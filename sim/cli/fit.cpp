@@ -114,7 +114,7 @@ std::string fits_json(const std::vector<study::Case>& cases, const std::vector<F
 int run_fit(const FitOptions& options, std::ostream& out, std::ostream& err) {
   const study::Catalog catalog = open_catalog(options.catalog);
   const study::Scenario scenario =
-      scenario_of(options.model, options.hardware, options.plans, options.work);
+      scenario_of(options.model, options.hardware, options.plan, options.work);
   if (scenario.machines.size() != 1) {
     throw InputError(kCommandLine, "fit takes one machine",
                      "expected offsim compare --micro-batch largest for several");

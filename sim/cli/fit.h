@@ -11,7 +11,7 @@
 namespace offsim::cli {
 
 struct FitOptions {
-  std::string model, hardware, plans = "all";
+  std::string model, hardware, plan = "all";
   WorkFlags work;
   std::optional<std::string> catalog;
   std::string json;

@@ -82,22 +82,27 @@ void add_work_flags(CLI::App* app, WorkFlags& work) {
       ->allow_extra_args(false);
 }
 
-// Of a command that asks about one step.
+enum class Asks : std::uint8_t { kOnePlan, kSeveralPlans };
+
 template <class Options>
-void add_step_flags(CLI::App* app, Options& options) {
+void add_question_flags(CLI::App* app, Options& options, Asks asks) {
   app->add_option("--model", options.model, "a name of the catalog, a config.json or its folder")
       ->type_name("M");
   app->add_option("--hardware", options.hardware, "a name of the catalog or a YAML file")
       ->type_name("H");
-  app->add_option("--plan", options.plan, "a training system: offsim catalog plans")
-      ->type_name("P");
+  if (asks == Asks::kOnePlan) {
+    app->add_option("--plan", options.plan, "a training system: offsim catalog plans")
+        ->type_name("P");
+  } else {
+    app->add_option("--plans", options.plan, "names separated by commas, or all (all)")
+        ->type_name("P,...");
+  }
   add_work_flags(app, options.work);
 }
 
-// In place of a plan.
-void add_config_flags(CLI::App* app, StepQuestion& options) {
-  app->add_option("--ds-config", options.ds_config,
-                  "in place of --plan: DeepSpeed's, or Accelerate's")
+// `instead`: what a configuration's plan is beside those of other flags.
+void add_config_flags(CLI::App* app, StepQuestion& options, const std::string& instead) {
+  app->add_option("--ds-config", options.ds_config, instead + ": DeepSpeed's, or Accelerate's")
       ->type_name("FILE");
   app->add_option("--trainer", options.trainer,
                   "arguments of Hugging Face's Trainer, or their file")
@@ -108,15 +113,19 @@ void add_catalog_flag(CLI::App* app, std::optional<std::string>& catalog) {
   app->add_option("--catalog", catalog, "a folder with hardware/ and models/")->type_name("DIR");
 }
 
+void add_json_flag(CLI::App* app, std::string& json) {
+  app->add_option("--json", json, "write JSON; - for stdout, without text")->type_name("FILE");
+}
+
 void add_answer_flags(CLI::App* app, std::optional<std::string>& price, std::string& json) {
   app->add_option("--price", price, "of one GPU, such as \"3.35 USD/h\"")->type_name("USD/h");
-  app->add_option("--json", json, "write JSON; - for stdout, without text")->type_name("FILE");
+  add_json_flag(app, json);
 }
 
 Command predict_command_line(CLI::App& main, PredictOptions& options) {
   CLI::App* app = main.add_subcommand("predict", "one step of a model on a machine under a plan");
-  add_step_flags(app, options);
-  add_config_flags(app, options);
+  add_question_flags(app, options, Asks::kOnePlan);
+  add_config_flags(app, options, "in place of --plan");
   add_answer_flags(app, options.price, options.json);
   app->add_option("--tokens", options.tokens, "hours and dollars for so many, such as 10M")
       ->type_name("N");
@@ -138,10 +147,9 @@ Command predict_command_line(CLI::App& main, PredictOptions& options) {
 
 Command advise_command_line(CLI::App& main, AdviseOptions& options) {
   CLI::App* app = main.add_subcommand("advise", "what to change, each edit simulated");
-  add_step_flags(app, options);
-  add_config_flags(app, options);
-  app->add_option("--json", options.json, "write JSON; - for stdout, without text")
-      ->type_name("FILE");
+  add_question_flags(app, options, Asks::kOnePlan);
+  add_config_flags(app, options, "in place of --plan");
+  add_json_flag(app, options.json);
   add_catalog_flag(app, options.catalog);
   app->footer(
       "Example:\n  offsim advise --model llama-3.1-8b --hardware h200-pcie5 \\\n"
@@ -153,13 +161,11 @@ Command advise_command_line(CLI::App& main, AdviseOptions& options) {
 
 Command compare_command_line(CLI::App& main, CompareOptions& options) {
   CLI::App* app = main.add_subcommand("compare", "plans and machines beside each other");
-  app->add_option("--model", options.model, "a name of the catalog, a config.json or its folder")
-      ->type_name("M");
-  app->add_option("--hardware", options.hardware, "names or files, separated by commas")
+  add_question_flags(app, options, Asks::kSeveralPlans);
+  app->get_option("--hardware")
+      ->description("names or files, separated by commas")
       ->type_name("H,...");
-  app->add_option("--plans", options.plans, "names separated by commas, or all (all)")
-      ->type_name("P,...");
-  add_work_flags(app, options.work);
+  add_config_flags(app, options, "row 1, work of all");
   add_answer_flags(app, options.price, options.json);
   add_catalog_flag(app, options.catalog);
   app->footer(
@@ -172,15 +178,8 @@ Command compare_command_line(CLI::App& main, CompareOptions& options) {
 
 Command fit_command_line(CLI::App& main, FitOptions& options) {
   CLI::App* app = main.add_subcommand("fit", "the largest batch, sequence and model that fit");
-  app->add_option("--model", options.model, "a name of the catalog or a config.json")
-      ->type_name("M");
-  app->add_option("--hardware", options.hardware, "a name of the catalog or a YAML file")
-      ->type_name("H");
-  app->add_option("--plans", options.plans, "names separated by commas, or all (all)")
-      ->type_name("P,...");
-  add_work_flags(app, options.work);
-  app->add_option("--json", options.json, "write JSON; - for stdout, without text")
-      ->type_name("FILE");
+  add_question_flags(app, options, Asks::kSeveralPlans);
+  add_json_flag(app, options.json);
   add_catalog_flag(app, options.catalog);
   app->footer("Example:\n  offsim fit --model llama-3.1-8b --hardware workstation-pcie5-5090");
   return {app, {"--model", "--hardware"}, [&options](std::ostream& out, std::ostream& err) {
@@ -190,7 +189,8 @@ Command fit_command_line(CLI::App& main, FitOptions& options) {
 
 Command cost_command_line(CLI::App& main, CostOptions& options) {
   CLI::App* app = main.add_subcommand("cost", "offload beside its alternatives, in dollars");
-  add_step_flags(app, options);
+  add_question_flags(app, options, Asks::kOnePlan);
+  add_config_flags(app, options, "in place of --plan");
   app->add_option("--tokens", options.tokens, "to train on, such as 10M")->type_name("N");
   app->add_option("--machines", options.machines, "others to compare with (all with a price)")
       ->type_name("H,...");
@@ -200,7 +200,7 @@ Command cost_command_line(CLI::App& main, CostOptions& options) {
       "Example:\n  offsim cost --model qwen2.5-7b --hardware h200-pcie5 --plan zero2-offload \\\n"
       "    --micro-batch 8 --tokens 10M --machines dgx-h100,gh200-480gb");
   return {app,
-          {"--model", "--hardware", "--plan", "--tokens"},
+          {"--model", "--hardware", "--tokens"},
           [&options](std::ostream& out, std::ostream& err) { return run_cost(options, out, err); }};
 }
 
@@ -231,8 +231,7 @@ Command catalog_command_line(CLI::App& main, CatalogOptions& options) {
 Command validate_command_line(CLI::App& main, ValidateOptions& options) {
   CLI::App* app = main.add_subcommand("validate", "predicted against measured");
   app->add_option("FILE", options.file, "one file of validation/ (all of them)")->type_name("");
-  app->add_option("--json", options.json, "write JSON; - for stdout, without text")
-      ->type_name("FILE");
+  add_json_flag(app, options.json);
   add_catalog_flag(app, options.catalog);
   app->footer("Example:\n  offsim validate");
   return {app, {}, [&options](std::ostream& out, std::ostream& err) {
@@ -268,7 +267,7 @@ Command calibrate_command_line(CLI::App& main, CalibrateOptions& options) {
 
 Command replay_command_line(CLI::App& main, ReplayOptions& options) {
   CLI::App* app = main.add_subcommand("replay", "a plan's step executed on this machine's GPU");
-  add_step_flags(app, options);
+  add_question_flags(app, options, Asks::kOnePlan);
   app->add_option("--layers", options.layers, "so many layers of the model's")->type_name("N");
   app->add_option("--file", options.file, "a new file, on the drive to be used")->type_name("PATH");
   app->add_option("--kernels", options.kernels, "the program offsim-kernels")->type_name("PATH");
@@ -277,8 +276,7 @@ Command replay_command_line(CLI::App& main, ReplayOptions& options) {
   app->add_option("--measured", options.measured, "read what offsim-kernels wrote elsewhere")
       ->type_name("FILE");
   app->add_option("--trace", options.trace, "write both as a Chrome trace")->type_name("FILE");
-  app->add_option("--json", options.json, "write JSON; - for stdout, without text")
-      ->type_name("FILE");
+  add_json_flag(app, options.json);
   add_catalog_flag(app, options.catalog);
   app->footer(
       "Example:\n  offsim replay --model llama-3.2-1b --hardware h200-16core-vm \\\n"
@@ -293,9 +291,8 @@ Command diagnose_command_line(CLI::App& main, DiagnoseOptions& options) {
   CLI::App* app = main.add_subcommand("diagnose", "a run's log beside its prediction");
   app->add_option("LOG", options.log, "what the run printed, nvidia-smi too; - for stdin")
       ->type_name("");
-  add_step_flags(app, options);
-  app->add_option("--json", options.json, "write JSON; - for stdout, without text")
-      ->type_name("FILE");
+  add_question_flags(app, options, Asks::kOnePlan);
+  add_json_flag(app, options.json);
   add_catalog_flag(app, options.catalog);
   app->footer(
       "Example:\n  offsim diagnose scenarios/slow-optimizer.log --model llama-3.1-8b \\\n"
@@ -342,6 +339,18 @@ void refuse_extras(const CLI::App& app, const std::string& who) {
   }
 }
 
+// What cannot be written is told before anything is simulated.
+void check_outputs(const CLI::App& app) {
+  Outputs outputs;
+  for (const char* const flag : {"--json", "--trace", "--program", "--save", "--finish"}) {
+    if (const CLI::Option* const option = app.get_option_no_throw(flag);
+        option != nullptr && option->count() > 0) {
+      outputs.emplace_back(flag, option->results().front());
+    }
+  }
+  require_writable(outputs);
+}
+
 void check(const Command& command) {
   const std::string who = "offsim " + command.app->get_name();
   const std::vector<std::string> flags = flags_of(*command.app);
@@ -364,6 +373,7 @@ void check(const Command& command) {
                        fmt::format("{} --help shows an example", who));
     }
   }
+  check_outputs(*command.app);
 }
 
 // Which command was given; nullptr for none at all.

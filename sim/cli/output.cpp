@@ -44,13 +44,17 @@ struct Pending {
 };
 
 // A link stays a link: the file that it names is replaced.
-fs::path real_path(const Destination& destination) {
+fs::path real_path(const std::string& path) {
   std::error_code failed;
-  fs::path real = fs::weakly_canonical(destination.path, failed);
+  fs::path real = fs::weakly_canonical(path, failed);
   if (failed || fs::is_directory(real, failed)) {
-    cannot_write(destination.path);
+    cannot_write(path);
   }
   return real;
+}
+
+fs::path temporary_beside(const fs::path& real) {
+  return fmt::format("{}.{}.part", real.string(), ::getpid());
 }
 
 bool is_file(const std::string& path) {
@@ -68,8 +72,8 @@ void write_files(const std::vector<const Destination*>& destinations) {
         write_stream(d->path, *d);  // /dev/null, a pipe: nothing to rename
         continue;
       }
-      const fs::path real = real_path(*d);
-      pending.push_back({d, fmt::format("{}.{}.part", real.string(), ::getpid()), real});
+      const fs::path real = real_path(d->path);
+      pending.push_back({d, temporary_beside(real), real});
       write_stream(pending.back().temporary.string(), *d);
     }
     for (const Pending& p : pending) {
@@ -133,28 +137,51 @@ Terminal terminal_of_process() {
   return terminal;
 }
 
-bool write_all(const std::vector<Destination>& destinations, std::ostream& out) {
-  std::vector<const Destination*> asked;
-  for (const Destination& d : destinations) {
-    if (d.path.empty()) {
+void require_writable(const Outputs& outputs) {
+  for (auto one = outputs.begin(); one != outputs.end(); ++one) {
+    const auto& [flag, path] = *one;
+    if (path.empty()) {
       continue;
     }
-    for (const Destination* other : asked) {
-      if (same_file(other->path, d.path)) {
+    for (auto other = outputs.begin(); other != one; ++other) {
+      if (!other->second.empty() && same_file(other->second, path)) {
         throw InputError({"command line", 0, 0},
-                         fmt::format("{} and {} both write to '{}'", other->flag, d.flag, d.path),
+                         fmt::format("{} and {} both write to '{}'", other->first, flag, path),
                          "expected a path for each");
       }
     }
-    asked.push_back(&d);
+    if (path == "-") {
+      continue;
+    }
+    if (!is_file(path)) {  // opening a pipe would wait for who reads it
+      if (::access(path.c_str(), W_OK) != 0) {
+        cannot_write(path);
+      }
+      continue;
+    }
+    const fs::path temporary = temporary_beside(real_path(path));
+    const bool opens = std::ofstream(temporary).is_open();
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    if (!opens) {
+      cannot_write(path);
+    }
   }
+}
+
+bool write_all(const std::vector<Destination>& destinations, std::ostream& out) {
+  Outputs outputs;
+  for (const Destination& d : destinations) {
+    outputs.emplace_back(d.flag, d.path);
+  }
+  require_writable(outputs);
   const Destination* to_out = nullptr;
   std::vector<const Destination*> files;
-  for (const Destination* d : asked) {
-    if (d->path == "-") {
-      to_out = d;
-    } else {
-      files.push_back(d);
+  for (const Destination& d : destinations) {
+    if (d.path == "-") {
+      to_out = &d;
+    } else if (!d.path.empty()) {
+      files.push_back(&d);
     }
   }
   write_files(files);

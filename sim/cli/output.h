@@ -6,6 +6,7 @@
 #include <iosfwd>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "sim/report/text.h"
@@ -48,9 +49,15 @@ struct Destination {
   std::function<void(std::ostream&)> write;
 };
 
+// What is to be written: flags with their paths; an empty path is not asked for. Throws InputError
+// when two name the same file or one cannot be opened for writing. Leaves nothing behind, so that
+// it may be asked before hours of work.
+using Outputs = std::vector<std::pair<std::string, std::string>>;
+void require_writable(const Outputs& outputs);
+
 // Writes each file under a temporary name beside it and renames them when all are whole. Returns
-// whether one of them went to `out`. Throws InputError when two name the same file or one cannot be
-// written; then no file has changed.
+// whether one of them went to `out`. Throws InputError as above, and when one does not arrive; then
+// no file has changed.
 bool write_all(const std::vector<Destination>& destinations, std::ostream& out);
 
 }  // namespace offsim::cli

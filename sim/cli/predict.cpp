@@ -56,9 +56,9 @@ int run_predict(const PredictOptions& options, std::ostream& out, std::ostream& 
   }
 
   study::Run run;
-  study::Prediction prediction = study::predict(c.job, price, &run);
-  prediction.warnings.insert(prediction.warnings.begin(), imported.warnings.begin(),
-                             imported.warnings.end());
+  study::Prediction prediction =
+      in_words_of(imported, [&] { return study::predict(c.job, price, &run); });
+  warn_first(imported, prediction);
   std::optional<study::MemoryLedger> ledger;
   if (options.memory) {
     ledger = study::memory_ledger(c.job, run);

@@ -132,15 +132,8 @@ std::string Block::normal(const Key& key, const Node& node, bool& bad) {
     return refuse("expected a single value");
   }
   switch (key.kind) {
-    case Kind::kFlag: {
-      const std::string word = lower(node.scalar);
-      if (std::ranges::count(std::vector<std::string>{"true", "1", "yes", "on"}, word) > 0) {
-        return "true";
-      }
-      return std::ranges::count(std::vector<std::string>{"false", "0", "no", "off"}, word) > 0
-                 ? "false"
-                 : refuse(fmt::format("expected true or false{}", comma_hint(node)));
-    }
+    case Kind::kFlag:
+      return normal_flag(key, node, bad);
     case Kind::kChoice:
       if (std::ranges::count(key.choices, node.scalar) == 0) {
         return refuse(suggest(node.scalar, key.choices) + std::string(comma_hint(node)));
@@ -151,6 +144,36 @@ std::string Block::normal(const Key& key, const Node& node, bool& bad) {
     default:
       return normal_number(key, node, bad);
   }
+}
+
+// pydantic 2 in its lax mode, which DeepSpeedConfigModel leaves on, takes these texts, in small
+// letters or large, and the numbers 0 and 1. Blocks that are not strict are no such models:
+// DeepSpeed takes what is there as Python does, and to that every text is true.
+std::string Block::normal_flag(const Key& key, const Node& node, bool& bad) {
+  const std::string word = lower(node.scalar);
+  const auto is = [&](std::initializer_list<std::string_view> words) {
+    return std::ranges::find(words, word) != words.end();
+  };
+  const bool on = is({"true", "t", "yes", "y", "on", "1"});
+  const bool off = is({"false", "f", "no", "n", "off", "0"});
+  // YAML's words for true and false are no texts.
+  const bool text = spec_->reader == "DeepSpeed" &&
+                    (node.quoted || (node.scalar != "true" && node.scalar != "false" &&
+                                     node.scalar != "1" && node.scalar != "0"));
+  if ((!on && !off) || (text && off && !spec_->strict)) {
+    findings_->refuse(node.place, fmt::format("{} is {}", full_name(key.name), shown(node)),
+                      off ? "expected false without quotes: to Python every text is true"
+                          : fmt::format("expected true or false{}", comma_hint(node)));
+    bad = true;
+    return "";
+  }
+  if (text) {
+    findings_->warn(node.place,
+                    fmt::format("{} is the text '{}', which {} takes as {}: expected {} without "
+                                "quotes",
+                                full_name(key.name), node.scalar, spec_->reader, on, on));
+  }
+  return on ? "true" : "false";
 }
 
 std::string Block::normal_number(const Key& key, const Node& node, bool& bad) {
@@ -300,7 +323,7 @@ void Findings::settle() const {
   if (refusals.empty()) {
     return;
   }
-  std::vector<std::string> before = warnings;
+  std::vector<std::string> before;
   for (std::size_t i = 0; i + 1 < refusals.size(); ++i) {
     before.emplace_back(refusals[i].what());
   }

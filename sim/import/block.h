@@ -1,9 +1,10 @@
 // A map of a configuration beside the table of its keys: types as pydantic takes them, other
 // spellings, "auto".
 //
-// Taken: a float without a fraction for a whole number, digits in quotes for a number, "true" in
-// quotes, "none" for a choice. Refused: exponents in quotes, fractions of whole numbers, null where
-// it is no value. A strict block refuses keys that it does not know, another one is warned of.
+// Taken: a float without a fraction for a whole number, digits in quotes for a number, "none" for a
+// choice; with a warning "yes" and the like in quotes for a flag. Refused: exponents in quotes,
+// fractions of whole numbers, null where it is no value. A strict block refuses keys that it does
+// not know, another one is warned of.
 #pragma once
 
 #include <cstdint>
@@ -76,6 +77,7 @@ class Block {
   const Value* find(std::string_view key) const;
   void read(const Key& key, const Node& node, const Place& key_place);
   std::string normal(const Key& key, const Node& node, bool& bad);
+  std::string normal_flag(const Key& key, const Node& node, bool& bad);
   std::string normal_number(const Key& key, const Node& node, bool& bad);
   void unknown(const std::string& name, const Place& place);
 

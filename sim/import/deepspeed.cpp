@@ -132,6 +132,9 @@ class DeepSpeed {
   }
 
   void read_precision() {
+    if (bf16_.refused("enabled") || fp16_.refused("enabled")) {
+      return;  // nothing is concluded from a value that was refused
+    }
     const bool bf16 = enabled(bf16_, "bf16-mixed");
     const bool fp16 = enabled(fp16_, "fp16-mixed");
     if (bf16 && fp16) {
@@ -215,6 +218,11 @@ class DeepSpeed {
                        "expected fixed batch keys, and elasticity off");
       return;
     }
+    for (const char* const key : {kTotal, kMicro, kAccumulation, "sequence_parallel_size"}) {
+      if (top_.refused(key)) {
+        return;  // what is derived from it would be wrong too
+      }
+    }
     const GivenWorkload& flags = around_.flags;
     const GivenWorkload trainers =
         around_.trainer != nullptr ? around_.trainer->workload() : GivenWorkload{};
@@ -266,6 +274,9 @@ class DeepSpeed {
     if (gpus) {
       keys.gpus = data_parallel(whole(*gpus, "gpus"));
     }
+    if (keys.gpus == 0) {
+      return;  // refused
+    }
     const Batch batch = batch_of(keys);
     if (!batch.wrong.empty()) {
       const bool named = top_.given(kTotal) || top_.given(kMicro);
@@ -295,6 +306,7 @@ class DeepSpeed {
                    derived.text(), ""});
   }
 
+  // 0 where it is refused.
   std::int64_t data_parallel(std::int64_t gpus) {
     const std::int64_t degree = top_.count("sequence_parallel_size").value_or(1);
     if (degree <= 1) {
@@ -305,7 +317,7 @@ class DeepSpeed {
           top_.place("sequence_parallel_size"),
           fmt::format("{} GPUs are no multiple of sequence_parallel_size {}", gpus, degree),
           "expected one");
-      return gpus;
+      return 0;
     }
     findings_.warn(top_.place("sequence_parallel_size"),
                    fmt::format("sequence parallelism is not modelled; {} of {} GPUs are data "
@@ -366,8 +378,9 @@ class DeepSpeed {
     Given type;
     if (optimizer_.given("type")) {
       type = optimizer_.as_given("type");
-    } else if (around_.trainer != nullptr && around_.trainer->find("optim") != nullptr) {
-      type = *around_.trainer->find("optim");
+    } else if (around_.trainer != nullptr) {
+      const Given* const optim = around_.trainer->take("optim");
+      type = optim != nullptr ? *optim : type;
     }
     const bool offloaded = optimizer_is_offloaded();
     if (offloaded && !optimizer_.exists()) {
@@ -411,7 +424,7 @@ class DeepSpeed {
   std::optional<double> clip() {
     if (top_.automatic("gradient_clipping")) {
       const Given* const norm =
-          around_.trainer != nullptr ? around_.trainer->find("max_grad_norm") : nullptr;
+          around_.trainer != nullptr ? around_.trainer->take("max_grad_norm") : nullptr;
       const double value =
           norm != nullptr
               ? to_number({.kind = Node::Kind::kScalar, .place = norm->place, .scalar = norm->text},

@@ -16,7 +16,7 @@ namespace offsim::imports {
 
 // What is known beside the file.
 struct Around {
-  const Trainer* trainer = nullptr;
+  Trainer* trainer = nullptr;
   bool hugging_face = false;  // the Trainer or Accelerate fills "auto"
   study::GivenWorkload flags;
   std::optional<study::Given> gpus;       // processes, of the launcher

@@ -22,12 +22,13 @@ class Findings {
   void refuse(const Place& place, const std::string& wrong, const std::string& expected) {
     refusals.emplace_back(place, wrong, expected);
   }
-  // Throws Refused where anything was; warnings then are lines of it too.
+  // Throws Refused where anything was; of a file that is refused nothing is warned of.
   void settle() const;
 
   std::vector<Setting> settings;
   std::vector<std::string> warnings;
   std::vector<InputError> refusals;
+  Names names;
 };
 
 }  // namespace offsim::imports

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cctype>
 #include <filesystem>
 
 #include "sim/base/hjson.h"
@@ -136,7 +137,30 @@ Imported import_question(const Ask& ask) {
   out.settings = std::move(findings.settings);
   out.settings.insert(out.settings.end(), trainers.settings.begin(), trainers.settings.end());
   out.warnings = std::move(findings.warnings);
+  out.names = std::move(findings.names);
   return out;
+}
+
+std::string Imported::in_its_words(std::string text) const {
+  const auto of_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == '-';
+  };
+  for (const auto& [ours, own] : names) {
+    for (std::size_t at = 0; (at = text.find(ours, at)) != std::string::npos;) {
+      const std::size_t end = at + ours.size();
+      const bool whole =
+          (at == 0 || !of_word(text[at - 1])) && (end == text.size() || !of_word(text[end]));
+      text.replace(at, whole ? ours.size() : 0, whole ? own : "");
+      at += whole ? own.size() : ours.size();
+    }
+  }
+  return text;
+}
+
+InputError Imported::in_its_words(const InputError& refusal) const {
+  return InputError(refusal.place(), in_its_words(refusal.wrong()),
+                    in_its_words(refusal.expected()))
+      .at(plan.name.place);
 }
 
 }  // namespace offsim::imports

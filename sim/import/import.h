@@ -15,6 +15,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "sim/model/shape.h"
@@ -29,12 +30,21 @@ struct Setting {
   std::string effect;  // empty, or why it has none
 };
 
+// What a plan calls an option, and what the file does: "zero-infinity.param_buffer_size" is
+// "zero_optimization.offload_param.buffer_size".
+using Names = std::vector<std::pair<std::string, std::string>>;
+
 struct Imported {
   std::string name;               // of the file, as given; empty without one
   study::GivenPlan plan;          // its name is empty where only the Trainer's arguments were given
   study::GivenWorkload workload;  // the flags' merged in
   std::vector<Setting> settings;  // the file's in its order, then the Trainer's, then defaults
   std::vector<std::string> warnings;
+  Names names;
+
+  // What a plan says, in the file's words; at the plan's place where it has none.
+  std::string in_its_words(std::string text) const;
+  InputError in_its_words(const InputError& refusal) const;
 };
 
 // Several mistakes in one file: what() is the last of them, the lines before it come first.

@@ -7,6 +7,7 @@
 
 #include "sim/base/config.h"
 #include "sim/base/text.h"
+#include "sim/import/argument_names.h"
 #include "sim/import/block.h"
 
 namespace offsim::imports {
@@ -21,16 +22,18 @@ constexpr std::array<std::string_view, 4> kMegatrons{
     "optimizer-cpu-offload", "optimizer-offload-fraction", "overlap-cpu-optimizer-d2h-h2d",
     "use-precision-aware-optimizer"};
 
+constexpr const char* kLeftToTheTrainer =
+    "read where a DeepSpeed configuration leaves it to the Trainer, and none does";
 constexpr const char* kLauncher =
     "not read: expected Accelerate's YAML, or DeepSpeed's file, as --ds-config";
 
-// Names that are read; the others say why not, which is warned of.
+// Names that are read; the others say why not, which is warned of where they are not false.
 const std::map<std::string, std::string>& arguments() {
   static const std::map<std::string, std::string> kNames{
       {"per_device_train_batch_size", ""},
       {"per_gpu_train_batch_size", ""},
       {"gradient_accumulation_steps", ""},
-      {"max_grad_norm", ""},
+      {"max_grad_norm", kLeftToTheTrainer},
       {"bf16", ""},
       {"fp16", ""},
       {"gradient_checkpointing", ""},
@@ -40,7 +43,7 @@ const std::map<std::string, std::string>& arguments() {
       {"cutoff_len", ""},
       {"model_max_length", ""},
       {"block_size", ""},
-      {"optim", ""},
+      {"optim", kLeftToTheTrainer},
       {"dataloader_num_workers", ""},
       {"mixed_precision", kLauncher},
       {"use_deepspeed", kLauncher},
@@ -74,6 +77,22 @@ bool to_flag(const std::string& name, const Given& given) {
                      "expected true or false");
   }
   return is({"", "true", "t", "yes", "y", "1"});
+}
+
+// Of transformers, TRL, LLaMA-Factory or a launcher; "no_" before what is true by itself.
+bool is_argument(const std::string& name) {
+  return argument_names().contains(name) ||
+         (name.starts_with("no_") && argument_names().contains(name.substr(3)));
+}
+
+// Those that are read come first: the nearest of two is one that matters.
+std::string nearest_argument(const std::string& name) {
+  std::vector<std::string> known;
+  for (const auto& [argument, effect] : arguments()) {
+    known.push_back(argument);
+  }
+  known.insert(known.end(), argument_names().begin(), argument_names().end());
+  return nearest(name, known);
 }
 
 // Words as a shell makes them, quotes taken away.
@@ -135,7 +154,8 @@ void Trainer::read_words(const std::string& arguments) {
   const std::vector<std::string> words = words_of(arguments);
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (!words[i].starts_with("--")) {
-      continue;  // the program, or its own words
+      warn_of_word(words[i]);
+      continue;
     }
     const std::size_t equals = words[i].find('=');
     std::string name = words[i].substr(2, equals == std::string::npos ? equals : equals - 2);
@@ -148,6 +168,17 @@ void Trainer::read_words(const std::string& arguments) {
   if (!words.empty() && order_.empty()) {
     throw InputError(kHere, fmt::format("'{}' has no argument", printable(arguments, 60)),
                      "expected --name value ..., or a .yaml or .json file of them");
+  }
+}
+
+// The program, its own words, and the second value of an argument that takes several are passed
+// over; an argument without its "--" is none.
+void Trainer::warn_of_word(const std::string& word) {
+  const std::size_t dashes = word.starts_with('-') ? 1 : 0;
+  const std::string name = word.substr(dashes, word.find('=') - dashes);
+  if (arguments().contains(name) && (dashes == 1 || !order_.empty())) {
+    findings_->warn(kHere, fmt::format("'{}' is no argument, and not read; did you mean --{}?",
+                                       printable(word, 60), name));
   }
 }
 
@@ -178,27 +209,25 @@ void Trainer::add(const std::string& name, const Given& value) {
 }
 
 void Trainer::list() {
-  std::vector<std::string> known;
-  for (const auto& [name, effect] : arguments()) {
-    known.push_back(name);
-  }
   for (const std::string& name : order_) {
     const Given& value = values_.at(name);
     const auto found = arguments().find(name);
-    findings_->add({"--" + printable(name, 60),
-                    value.text.empty() ? "true" : printable(value.text, 60), value.place.text(),
-                    found != arguments().end() ? found->second
-                                               : "not read: it is none of those that offsim knows "
-                                                 "to change a step's time or memory"});
-    if (found != arguments().end()) {
-      if (!found->second.empty() && value.text != "false" && value.text != "False") {
-        findings_->warn(value.place, fmt::format("--{} is {}", name, found->second));
-      }
-    } else {
-      if (const std::string near = nearest(name, known); !near.empty()) {
-        findings_->warn(value.place, fmt::format("--{} is not read; did you mean --{}?",
-                                                 printable(name, 60), near));
-      }
+    const std::string shown = printable(name, 60);
+    const bool known = is_argument(name) || found != arguments().end();
+    listed_[name] = findings_->add(
+        {"--" + shown, value.text.empty() ? "true" : printable(value.text, 60), value.place.text(),
+         found != arguments().end() ? found->second
+         : known                    ? "not read: it is none of those that offsim knows to change a "
+                                      "step's time or memory"
+                                    : "not read: no argument of the Trainer"});
+    if (!known) {
+      const std::string near = nearest_argument(name);
+      findings_->warn(value.place,
+                      fmt::format("--{} is no argument of the Trainer, and not read{}", shown,
+                                  near.empty() ? "" : fmt::format("; did you mean --{}?", near)));
+    } else if (found != arguments().end() && !found->second.empty() &&
+               found->second != kLeftToTheTrainer && lower(value.text) != "false") {
+      findings_->warn(value.place, fmt::format("--{} is {}", name, found->second));
     }
   }
   if (flag("bf16") && flag("fp16")) {
@@ -210,6 +239,14 @@ void Trainer::list() {
 const Given* Trainer::find(const std::string& name) const {
   const auto found = values_.find(name);
   return found == values_.end() ? nullptr : &found->second;
+}
+
+const Given* Trainer::take(const std::string& name) {
+  const Given* const value = find(name);
+  if (value != nullptr) {
+    findings_->settings[listed_.at(name)].effect.clear();
+  }
+  return value;
 }
 
 bool Trainer::flag(const std::string& name) const {

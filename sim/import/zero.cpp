@@ -258,6 +258,11 @@ class Zero {
   }
 
   void give(std::string_view option, const Block& block, std::string_view key) {
+    const std::string own = block.full_name(key);
+    findings_.names.emplace_back(fmt::format("{}.{}", plan_.name.text, option), own);
+    if (option != key) {
+      findings_.names.emplace_back(option, own);
+    }
     if (block.given(key)) {
       plan_.options.emplace_back(Given{std::string(option), block.key_place(key)},
                                  block.as_given(key));

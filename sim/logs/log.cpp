@@ -18,38 +18,46 @@ namespace {
 constexpr double kMilli = 1e-3;
 constexpr double kMebi = static_cast<double>(kMiB);
 constexpr double kGibi = static_cast<double>(kGiB);
-constexpr double kMostValue = 1e18;  // larger is no figure of a run
+
+// What no run has: less than a microsecond or more than four months of a step, as many samples or
+// tokens, a petabyte, megawatts.
+struct Range {
+  double least, most;
+};
+constexpr Range kTime{0, 1e7}, kStepTime{1e-6, 1e7}, kRate{1e-7, 1e9}, kBytes{0, 1e15},
+    kShare{0, 1}, kWatts{0, 1e6}, kLanes{0, 64}, kCount{0, 1e9};
 
 struct Title {
   std::string_view name, unit;
+  Range range;
 };
 // By What.
-constexpr std::array<Title, kWhats> kTitles{{{"forward", "s"},
-                                             {"forward_micro", "s"},
-                                             {"backward", "s"},
-                                             {"backward_micro", "s"},
-                                             {"optimizer", "s"},
-                                             {"optimizer_micro", "s"},
-                                             {"optimizer_part", "s"},
-                                             {"step", "s"},
-                                             {"step_mean", "s"},
-                                             {"samples_per_s", "1/s"},
-                                             {"samples_per_s_mean", "1/s"},
-                                             {"tokens_per_s_per_gpu", "1/s"},
-                                             {"gpu_peak", "bytes"},
-                                             {"gpu_reserved", "bytes"},
-                                             {"gpu_used", "bytes"},
-                                             {"gpu_total", "bytes"},
-                                             {"gpu_busy", "share"},
-                                             {"power", "W"},
-                                             {"power_limit", "W"},
-                                             {"link_width", "lanes"},
-                                             {"link_width_most", "lanes"},
-                                             {"link_generation", ""},
-                                             {"link_generation_most", ""},
-                                             {"host_used", "bytes"},
-                                             {"host_share", "share"},
-                                             {"skipped_steps", ""}}};
+constexpr std::array<Title, kWhats> kTitles{{{"forward", "s", kTime},
+                                             {"forward_micro", "s", kTime},
+                                             {"backward", "s", kTime},
+                                             {"backward_micro", "s", kTime},
+                                             {"optimizer", "s", kTime},
+                                             {"optimizer_micro", "s", kTime},
+                                             {"optimizer_part", "s", kTime},
+                                             {"step", "s", kStepTime},
+                                             {"step_mean", "s", kStepTime},
+                                             {"samples_per_s", "1/s", kRate},
+                                             {"samples_per_s_mean", "1/s", kRate},
+                                             {"tokens_per_s_per_gpu", "1/s", kRate},
+                                             {"gpu_peak", "bytes", kBytes},
+                                             {"gpu_reserved", "bytes", kBytes},
+                                             {"gpu_used", "bytes", kBytes},
+                                             {"gpu_total", "bytes", kBytes},
+                                             {"gpu_busy", "share", kShare},
+                                             {"power", "W", kWatts},
+                                             {"power_limit", "W", kWatts},
+                                             {"link_width", "lanes", kLanes},
+                                             {"link_width_most", "lanes", kLanes},
+                                             {"link_generation", "", kCount},
+                                             {"link_generation_most", "", kCount},
+                                             {"host_used", "bytes", kBytes},
+                                             {"host_share", "share", kShare},
+                                             {"skipped_steps", "", kCount}}};
 
 // A figure behind a word of its own.
 struct Key {
@@ -114,6 +122,7 @@ class Reader {
     step_time(line);
     progress(line);
     host_memory(line);
+    smi_gpu(line);
     smi_table(line);
     smi_query(line);
     const auto in_line = [&](std::string_view word) {
@@ -129,7 +138,9 @@ class Reader {
  private:
   void add(What what, double value) {
     known_ = true;
-    if (value < 0 || value > kMostValue) {
+    const auto [least, most] = kTitles[static_cast<std::size_t>(what)].range;
+    if (value != 0 && !(value >= least && value <= most)) {
+      ++log_.absurd;
       return;
     }
     if (log_.observations.size() == kMostObservations) {
@@ -138,14 +149,14 @@ class Reader {
                                    "do",
                                    kMostObservations));
     }
-    log_.observations.push_back({what, value, number_});
+    log_.observations.push_back({what, value, number_, of_gpu(what) ? gpu_ : -1});
   }
 
   // Rates of zero say that nothing was measured yet.
   void add_inverse(What what, double rate) {
     known_ = true;
     if (rate > 0) {
-      add(what, 1 / rate);
+      add(what, 1 / rate);  // at worst without end, which is out of range
     }
   }
 
@@ -235,6 +246,25 @@ class Reader {
     }
   }
 
+  // The lines below are of this one.
+  void smi_gpu(std::string_view line) {
+    const std::string_view bus = bus_id(line);
+    const std::string_view start = trimmed(line);
+    if (bus.empty() || (!start.starts_with('|') && !start.starts_with("GPU "))) {
+      return;
+    }
+    known_ = true;
+    const auto found = std::ranges::find(buses_, bus);
+    gpu_ = static_cast<int>(found - buses_.begin());
+    if (found == buses_.end()) {
+      buses_.emplace_back(bus);
+      log_.gpus.emplace_back(bus);
+    }
+    if (const auto number = leading_number(start.substr(1)); number && start.starts_with('|')) {
+      log_.gpus[static_cast<std::size_t>(gpu_)] = fmt::format("{:.0f}", number->value);
+    }
+  }
+
   void smi_table(std::string_view line) {
     if (const auto power = fraction(line, "W")) {
       add(What::kPower, power->part);
@@ -281,6 +311,8 @@ class Reader {
   int number_ = 0;
   bool known_ = false;
   Heading heading_ = Heading::kNone;
+  std::vector<std::string> buses_;  // by GPU
+  int gpu_ = -1;
 };
 
 // Colours and bold of a terminal: "\x1b[32m".
@@ -300,6 +332,24 @@ void drop_colours(std::string& line) {
 }  // namespace
 
 std::string_view name_of(What what) { return kTitles[static_cast<std::size_t>(what)].name; }
+bool of_gpu(What what) {
+  switch (what) {
+    case What::kGpuUsed:
+    case What::kGpuTotal:
+    case What::kGpuBusy:
+    case What::kPower:
+    case What::kPowerLimit:
+      return true;
+    default:
+      return of_link(what);
+  }
+}
+
+bool of_link(What what) {
+  return what == What::kLinkWidth || what == What::kLinkWidthMost ||
+         what == What::kLinkGeneration || what == What::kLinkGenerationMost;
+}
+
 std::string_view unit_of(What what) { return kTitles[static_cast<std::size_t>(what)].unit; }
 
 std::vector<double> Log::values(What what) const {

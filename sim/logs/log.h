@@ -14,6 +14,8 @@
 //   step time: 1.23 s, elapsed time per iteration (ms): 1230, tokens_per_second_per_gpu: 456,
 //     step: 10 ... tps: 456, peak_memory_alloc: 12.3
 //   123W / 700W | 12345MiB / 143771MiB | 45%, Link Width ... Current : 8x  (nvidia-smi, also -q)
+// Figures of nvidia-smi are of the GPU that is named above them, by its bus:
+//   |   1  NVIDIA H200 ... |   00000000:2A:00.0 Off |, GPU 00000000:2A:00.0
 // Their gigabytes are 2^30 bytes, as those programs divide. Left out: which rank a line is of
 // (ranks are alike), dates.
 #pragma once
@@ -58,20 +60,25 @@ enum class What : std::uint8_t {
 inline constexpr std::size_t kWhats = static_cast<std::size_t>(What::kSkipped) + 1;
 
 std::string_view name_of(What what);  // "forward", "gpu_peak": for scripts
+bool of_gpu(What what);               // nvidia-smi's, of one GPU
+bool of_link(What what);              // of those: its link
 std::string_view unit_of(What what);  // "s", "bytes", "1/s", "W", "" ...
 
 struct Observation {
   What what;
   double value;  // finite, at least 0
   int line;
+  int gpu = -1;  // in Log::gpus; -1: none is named
 };
 
 struct Log {
   std::string name;
   std::vector<Observation> observations;  // in the order of the log
+  std::vector<std::string> gpus;          // "1", or the bus where no line has its number
   int lines = 0;                          // that are not blank; "\r" of a progress bar ends one too
   int known = 0;                          // of a known kind, with a figure or without
   int unknown = 0;                        // the rest
+  int absurd = 0;                         // figures that no run has, left out
   int too_long = 0;  // of those: longer than kLongestLine, not looked at beyond it
 
   std::vector<double> values(What what) const;

@@ -81,6 +81,20 @@ std::optional<Fraction> fraction(std::string_view line, std::string_view unit) {
   return Fraction{part->value, whole->value, whole->rest.substr(unit.size())};
 }
 
+std::string_view bus_id(std::string_view line) {
+  constexpr std::string_view kShape = "xxxxxxxx:xx:xx.x";
+  for (std::size_t at = 0; at + kShape.size() <= line.size(); ++at) {
+    const std::string_view part = line.substr(at, kShape.size());
+    const bool fits = std::equal(part.begin(), part.end(), kShape.begin(), [](char c, char shape) {
+      return shape == 'x' ? std::isxdigit(static_cast<unsigned char>(c)) != 0 : c == shape;
+    });
+    if (fits) {
+      return part;
+    }
+  }
+  return {};
+}
+
 std::string_view trimmed(std::string_view text) {
   const std::size_t from = std::min(text.find_first_not_of(" \t"), text.size());
   text.remove_prefix(from);

@@ -27,6 +27,9 @@ struct Fraction {
 };
 std::optional<Fraction> fraction(std::string_view line, std::string_view unit);
 
+// A GPU's place on the bus, "00000000:2A:00.0", anywhere in the line; empty without one.
+std::string_view bus_id(std::string_view line);
+
 std::string_view trimmed(std::string_view text);
 
 }  // namespace offsim::logs

@@ -68,6 +68,10 @@ std::string log_text(const Diagnosis& d, const logs::Log& log, const TextStyle& 
   if (log.unknown > 0) {
     text += fmt::format(", {} of others passed over", log.unknown);
   }
+  if (log.absurd > 0) {
+    text += fmt::format("; passed over {} that no run has",
+                        log.absurd == 1 ? "one figure" : fmt::format("{} figures", log.absurd));
+  }
   if (left_out > 0) {
     text += fmt::format("; the first {} of a kind left out as warm-up",
                         left_out == 1 ? "figure" : fmt::format("{} figures at most", left_out));
@@ -191,6 +195,7 @@ std::string diagnosis_json(const Diagnosis& d, const logs::Log& log) {
                     {{"lines", log.lines},
                      {"known", log.known},
                      {"unknown", log.unknown},
+                     {"absurd", log.absurd},
                      {"too_long", log.too_long}}},
                    {"verdict", study::verdict_name(d.verdict)},
                    {"tolerance", d.tolerance},

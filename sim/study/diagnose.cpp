@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "sim/study/log_gpus.h"
 #include "sim/study/suspects.h"
 
 namespace offsim::study {
@@ -302,12 +303,15 @@ void add_notes(const logs::Log& log, const Measured& seen, Diagnosis& d) {
 
 }  // namespace
 
-Diagnosis diagnose(plans::Job job, const logs::Log& log) {
+Diagnosis diagnose(plans::Job job, const logs::Log& whole_log) {
+  const auto [log, said] = one_gpu(whole_log, static_cast<std::size_t>(job.workload.gpus));
   const Measured seen = summarise(log, job.workload);
   const StepTimes measured = times_of(seen, job.workload);
   const bool phases = measured.forward || measured.backward || measured.optimizer;
   if (!phases && !measured.step) {
-    throw InputError({log.name, 0, 0}, "has no time or rate of a step",
+    throw InputError({log.name, 0, 0},
+                     log.absurd > 0 ? "has no time or rate of a step that a run can have"
+                                    : "has no time or rate of a step",
                      "expected lines such as 'time (ms) | fwd: 12.3 | bwd: 45.6 | step: 78.9' or "
                      "'step time: 1.23 s'");
   }
@@ -328,6 +332,9 @@ Diagnosis diagnose(plans::Job job, const logs::Log& log) {
   if (d.verdict != Verdict::kAsExpected) {
     add_suspects(expected, log, d);
     conclude(d);
+  }
+  if (!said.empty()) {
+    d.notes.push_back(said);
   }
   add_notes(log, seen, d);
   return d;

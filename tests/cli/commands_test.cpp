@@ -416,33 +416,6 @@ TEST(Run, TakesEveryScenarioOfTheCatalog) {
   }
 }
 
-// scenarios/ds_z3_offload.json: 4 of "auto" are the arguments', 3 are llama's hidden size, 4,096.
-TEST(Predict, TakesTheConfigurationThatTrainingTakes) {
-  const std::string ask =
-      "offsim predict --model llama-3.1-8b --hardware h200-pcie5 "
-      "--ds-config scenarios/ds_z3_offload.json "
-      "--trainer '--per_device_train_batch_size 2 --bf16 --gradient_checkpointing'";
-  const std::string text = good(shell(ask + " --explain", OFFSIM_SOURCE_DIR));
-  const std::string plain = one_line(text);
-  EXPECT_THAT(plain, HasSubstr("plan zero3-offload offload_optimizer=cpu offload_param=cpu"));
-  EXPECT_THAT(plain, HasSubstr("batch 2 x 1,024 tokens, checkpointing full"));
-  EXPECT_THAT(plain, HasSubstr("reduce_bucket_size 16,777,216 elements, 32.0 MiB in 16 bits"));
-  EXPECT_THAT(plain, HasSubstr("train_batch_size 2 (scenarios/ds_z3_offload.json:3:23, auto: "
-                               "micro-batch x accumulation x GPUs)"));
-  EXPECT_THAT(plain, HasSubstr("--bf16 true (--trainer)"));
-  // The same, asked in offsim's own words.
-  const json config = json::parse(good(shell(ask + " --json -", OFFSIM_SOURCE_DIR)));
-  const json words = json::parse(
-      good(offsim("predict --model llama-3.1-8b --hardware h200-pcie5 --plan zero3-offload "
-                  "--micro-batch 2 --checkpointing full --set zero3-offload.offload_param=cpu "
-                  "--set zero3-offload.pin_memory=true "
-                  "--set zero3-offload.reduce_bucket_size=16777216 "
-                  "--set zero3-offload.stage3_prefetch_bucket_size=15099494 "
-                  "--set zero3-offload.stage3_param_persistence_threshold=40960 --json -")));
-  EXPECT_EQ(config.at("step_s"), words.at("step_s"));
-  EXPECT_EQ(config.at("memory"), words.at("memory"));
-}
-
 TEST(Catalog, ListsEverythingThatCanBeNamed) {
   const study::Catalog catalog = study::Catalog::embedded();
   const std::string hardware = good(offsim("catalog hardware"));

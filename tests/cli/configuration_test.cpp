@@ -1,13 +1,17 @@
-// Does every mistake in a configuration get a line that names its place, and exit code 2?
+// Does every command take the configuration that training takes, and does every mistake in it get a
+// line that names its place, and exit code 2?
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <regex>
 
 #include "tests/cli/program.h"
 
 namespace offsim::cli::configuration_test {
 namespace {
 
+using nlohmann::json;
 using testing::HasSubstr;
 
 std::vector<std::pair<std::string, std::string>> bad_configurations() {
@@ -22,12 +26,23 @@ std::vector<std::pair<std::string, std::string>> bad_configurations() {
       {"ds_two.json",
        "{\"train_batch_size\": 1, \"bf16\": {\"enabled\": true},\n"
        "\"zero_optimization\": {\"stage\": 4,\n\"overlap_com\": true}}"},
+      {"ds_warned.json",
+       "{\"train_batch_size\": 1, \"bf16\": {\"enabled\": true}, \"zero_optimisation\": {},\n"
+       "\"zero_optimization\": {\"stage\": 4}}"},
       {"ds_fp32.json",
        "{\"train_batch_size\": 1,\n\"zero_optimization\": {\"stage\": 2, " + cpu + "}}"},
       {"ds_buffer.json",
        "{\"train_batch_size\": 1, \"bf16\": {\"enabled\": true}, \"zero_optimization\": "
        "{\"stage\": 3,\n"
        "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/x\", \"buffer_size\": 1e6}}}"},
+      {"ds_buffers.json",
+       "{\"train_batch_size\": 1, \"bf16\": {\"enabled\": true}, \"zero_optimization\": "
+       "{\"stage\": 3,\n"
+       "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/x\", \"buffer_count\": 0}}}"},
+      {"ds_few.json",
+       "{\"train_batch_size\": 1, \"bf16\": {\"enabled\": true}, \"zero_optimization\": "
+       "{\"stage\": 3,\n"
+       "\"offload_param\": {\"device\": \"nvme\", \"nvme_path\": \"/x\"}}}"},
       {"ds_ratio.json",
        "{\"train_batch_size\": 1, \"bf16\": {\"enabled\": true}, \"zero_optimization\": "
        "{\"stage\": 3,\n"
@@ -68,9 +83,8 @@ class Configurations : public testing::Test {
       const Outcome outcome = offsim(c.arguments, folder_->path());
       EXPECT_EQ(outcome.code, 2);
       EXPECT_EQ(outcome.out, "");
-      // What was warned of on the way stands before it.
-      ASSERT_FALSE(lines_of(outcome.err).empty());
-      EXPECT_THAT(lines_of(outcome.err).back(), HasSubstr(c.says));
+      ASSERT_EQ(lines_of(outcome.err).size(), 1U) << outcome.err;
+      EXPECT_THAT(outcome.err, HasSubstr(c.says));
       EXPECT_TRUE(outcome.err.ends_with('\n'));
       EXPECT_LT(outcome.err.size(), 1000u);
     }
@@ -109,7 +123,15 @@ TEST_F(Configurations, ThatAreNone) {
 // What a plan refuses has its place in the configuration.
 TEST_F(Configurations, ThatAPlanRefuses) {
   check({
-      {kConfig + "ds_buffer.json", "ds_buffer.json:2:71: DeepSpeed stops with 'More elements"},
+      {kConfig + "ds_buffer.json",
+       "ds_buffer.json:2:71: DeepSpeed stops with 'More elements than buffer size'; expected a "
+       "zero_optimization.offload_param.buffer_size of 38597376 or more"},
+      {kConfig + "ds_buffers.json",
+       "ds_buffers.json:2:72: zero_optimization.offload_param.buffer_count is '0'; expected"},
+      {"predict --model llama-3.2-1b --hardware h200-pcie5 --ds-config ds_few.json",
+       "ds_few.json:1:83: DeepSpeed stops with 'Not enough buffers' for parameters on the drive; "
+       "expected a larger zero_optimization.offload_param.buffer_count, or a smaller "
+       "stage3_max_reuse_distance: what"},
       {kConfig + "ds_ratio.json", "ds_ratio.json:2:69: ratio needs the optimizer in memory"},
       {kConfig + "acc_8.yaml --micro-batch 1",
        "acc_8.yaml:3:16: 8 processes, and zero2-offload is modelled on one GPU; expected --gpus 1, "
@@ -122,6 +144,24 @@ TEST_F(Configurations, ThatAPlanRefuses) {
   });
 }
 
+// Of a file that is refused nothing is warned of.
+TEST_F(Configurations, ThatAreRefusedAreNotWarnedOf) {
+  const Outcome outcome = offsim(kConfig + "ds_warned.json", folder_->path());
+  EXPECT_EQ(outcome.code, 2);
+  EXPECT_EQ(lines_of(outcome.err).size(), 1U) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("ds_warned.json:2:32: zero_optimization.stage is '4'"));
+}
+
+// In compare it is a row, on every machine, and in the file's words too.
+TEST_F(Configurations, ThatAPlanRefusesAreRows) {
+  const Outcome outcome = offsim(
+      "compare --model gpt2 --hardware h200-pcie5,gb200 --plans native --ds-config ds_buffer.json",
+      folder_->path());
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, testing::Not(HasSubstr("a param_buffer_size")));
+  EXPECT_THAT(outcome.out, HasSubstr("zero_optimization.offload_param.buffer_size"));
+}
+
 // All at once, the last of them with the program's own exit code.
 TEST_F(Configurations, TellAllMistakesAtOnce) {
   const Outcome outcome = offsim(kConfig + "ds_two.json", folder_->path());
@@ -131,6 +171,76 @@ TEST_F(Configurations, TellAllMistakesAtOnce) {
   ASSERT_EQ(lines.size(), 2U) << outcome.err;
   EXPECT_THAT(lines[0], HasSubstr("ds_two.json:2:32: zero_optimization.stage is '4'"));
   EXPECT_THAT(lines[1], HasSubstr("ds_two.json:3:1: there is no 'overlap_com'"));
+}
+
+std::string good(const Outcome& outcome) {
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_EQ(outcome.err, "");
+  return outcome.out;
+}
+
+// What was wrapped, in one line.
+std::string one_line(const std::string& text) {
+  return std::regex_replace(text, std::regex("\\s+"), " ");
+}
+
+// scenarios/ds_z3_offload.json: 4 of "auto" are the arguments', 3 are llama's hidden size, 4,096.
+TEST(Predict, TakesTheConfigurationThatTrainingTakes) {
+  const std::string ask =
+      "offsim predict --model llama-3.1-8b --hardware h200-pcie5 "
+      "--ds-config scenarios/ds_z3_offload.json "
+      "--trainer '--per_device_train_batch_size 2 --bf16 --gradient_checkpointing'";
+  const std::string text = good(shell(ask + " --explain", OFFSIM_SOURCE_DIR));
+  const std::string plain = one_line(text);
+  EXPECT_THAT(plain, HasSubstr("plan zero3-offload offload_optimizer=cpu offload_param=cpu"));
+  EXPECT_THAT(plain, HasSubstr("batch 2 x 1,024 tokens, checkpointing full"));
+  EXPECT_THAT(plain, HasSubstr("reduce_bucket_size 16,777,216 elements, 32.0 MiB in 16 bits"));
+  EXPECT_THAT(plain, HasSubstr("train_batch_size 2 (scenarios/ds_z3_offload.json:3:23, auto: "
+                               "micro-batch x accumulation x GPUs)"));
+  EXPECT_THAT(plain, HasSubstr("--bf16 true (--trainer)"));
+  // The same, asked in offsim's own words.
+  const json config = json::parse(good(shell(ask + " --json -", OFFSIM_SOURCE_DIR)));
+  const json words = json::parse(
+      good(offsim("predict --model llama-3.1-8b --hardware h200-pcie5 --plan zero3-offload "
+                  "--micro-batch 2 --checkpointing full --set zero3-offload.offload_param=cpu "
+                  "--set zero3-offload.pin_memory=true "
+                  "--set zero3-offload.reduce_bucket_size=16777216 "
+                  "--set zero3-offload.stage3_prefetch_bucket_size=15099494 "
+                  "--set zero3-offload.stage3_param_persistence_threshold=40960 --json -")));
+  EXPECT_EQ(config.at("step_s"), words.at("step_s"));
+  EXPECT_EQ(config.at("memory"), words.at("memory"));
+}
+
+// The configuration's plan is the first row, in place of the plan of its name; its work is every
+// row's.
+TEST(Compare, LaysAConfigurationBesideOtherPlans) {
+  const std::string config =
+      "--model llama-3.1-8b --hardware h200-pcie5 --ds-config scenarios/ds_z3_offload.json "
+      "--trainer '--per_device_train_batch_size 2 --bf16'";
+  const json own =
+      json::parse(good(shell("offsim predict " + config + " --json -", OFFSIM_SOURCE_DIR)));
+  const std::string compare = "offsim compare " + config + " --plans native,zero3-offload,zenflow";
+  const json rows =
+      json::parse(good(shell(compare + " --json -", OFFSIM_SOURCE_DIR))).at("predictions");
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[0].at("step_s"), own.at("step_s"));
+  EXPECT_EQ(rows[0].at("warnings"), own.at("warnings"));
+  EXPECT_EQ(rows[0].at("scenario").at("plan"), "zero3-offload");
+  EXPECT_EQ(rows[1].at("scenario").at("plan"), "native");
+  EXPECT_EQ(rows[1].at("scenario").at("micro_batch"), 2);
+  // A plan that is not asked for is the configuration's all the same, and --set may change it.
+  const std::string text = good(
+      shell("offsim compare " + config + " --plans native --set zero3-offload.pin_memory=false",
+            OFFSIM_SOURCE_DIR));
+  EXPECT_THAT(text, HasSubstr("scenarios/ds_z3_offload.json beside other plans\n"));
+  EXPECT_THAT(one_line(text), HasSubstr("pin_memory gives way to --set"));
+  EXPECT_THAT(one_line(text), HasSubstr("config scenarios/ds_z3_offload.json: "));
+  // The Trainer's arguments alone name no plan.
+  const std::string trainer =
+      good(shell("offsim compare --model gpt2 --hardware h200-pcie5 --trainer '--bf16 "
+                 "--per_device_train_batch_size 3'"));
+  EXPECT_THAT(trainer, HasSubstr("plans compared\n"));
+  EXPECT_THAT(trainer, HasSubstr("micro-batch 3 x 1,024"));
 }
 
 }  // namespace

@@ -80,6 +80,24 @@ TEST(Cost, TakesAPriceForTheMachineAtHand) {
               HasSubstr("no price"));
 }
 
+// A configuration in place of --plan, as predict takes it.
+TEST(Cost, TakesAConfiguration) {
+  const Folder folder;
+  folder.write("ds.json",
+               R"({"train_micro_batch_size_per_gpu": 8, "bf16": {"enabled": true}, "stage": 2,
+"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}})");
+  const std::string ask =
+      "cost --model qwen2.5-7b --hardware h200-pcie5 --tokens 10M --machines dgx-h100 ";
+  const json by_flags =
+      json::parse(good(offsim(ask + "--plan zero2-offload --micro-batch 8 --json -")));
+  const json by_file =
+      json::parse(good(offsim(ask + "--ds-config ds.json --json -", folder.path())));
+  EXPECT_EQ(by_file.at("rows"), by_flags.at("rows"));
+  const std::string text = good(offsim(ask + "--ds-config ds.json", folder.path()));
+  EXPECT_THAT(text, HasSubstr("DeepSpeed ignores 'stage'"));
+  EXPECT_THAT(text, HasSubstr("config    ds.json: "));
+}
+
 TEST(Cost, RefusesWhatItCannotAnswer) {
   const auto expect_refused = [](const std::string& line, const std::string& why) {
     const Outcome outcome = offsim(line);
@@ -89,6 +107,8 @@ TEST(Cost, RefusesWhatItCannotAnswer) {
     EXPECT_THAT(outcome.err, HasSubstr(why));
   };
   expect_refused(kAsk, "--tokens is missing");
+  expect_refused("cost --model gpt2 --hardware h200-pcie5 --tokens 1M",
+                 "--plan is missing; expected one, or --ds-config: offsim cost --help");
   expect_refused(kAsk + " --tokens 0", "'0' is no budget");
   expect_refused(kAsk + " --tokens many", "'many' is");
   expect_refused(kBudget + " --machines dgx-h10", "did you mean 'dgx-h100'?");

@@ -51,6 +51,18 @@ TEST(Diagnose, AsExpectedLeadsToAComparison) {
   EXPECT_THAT(outcome.out, Not(HasSubstr("suspect")));
 }
 
+TEST(Diagnose, FiguresThatNoRunHasAreNotPrinted) {
+  const Outcome outcome = shell(
+      "printf 'step time: 2 s\\nstep time: 1e300 s\\nCurrSamplesPerSec=1e300\\n"
+      "MaxMemAllocated=1e17GB\\n' | offsim diagnose -" +
+      kJob);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("passed over 3 figures"));
+  for (const std::string& line : lines_of(outcome.out)) {
+    EXPECT_LE(line.size(), 80U) << line;
+  }
+}
+
 void expect_refused(const std::string& line, const std::string& what) {
   const Outcome outcome = shell(line);
   EXPECT_EQ(outcome.code, 2) << line;
@@ -68,6 +80,8 @@ TEST(Diagnose, BadInputIsOneLine) {
                  "standard input: none of its 1 lines is of a kind that offsim reads; expected");
   expect_refused("echo 'MaxMemAllocated=3GB' | offsim diagnose -" + kJob,
                  "standard input: has no time or rate of a step; expected");
+  expect_refused("echo 'CurrSamplesPerSec=1e300' | offsim diagnose -" + kJob,
+                 "has no time or rate of a step that a run can have; expected");
   expect_refused("head -c 100000 /dev/zero | offsim diagnose -" + kJob, "none of its 1 lines");
   expect_refused(
       "echo 'step time: 1 s' | offsim diagnose - --model gpt2 --hardware h200-pcie5 "

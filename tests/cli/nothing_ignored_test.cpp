@@ -119,6 +119,31 @@ TEST(Outputs, AreAllWrittenOrNone) {
   EXPECT_THAT(folder.names(), ElementsAre("old.json"));
 }
 
+// Before anything is read or simulated: these questions have no answer.
+TEST(Outputs, ThatCannotBeWrittenAreRefusedFirst) {
+  const Folder folder;
+  const std::string step = " --model no --hardware no --plan no";
+  for (const std::string& ask :
+       {"predict" + step + " --json", "predict" + step + " --trace",
+        "predict" + step + " --program", "advise" + step + " --json",
+        std::string("compare --model no --hardware no --json"),
+        std::string("fit --model no --hardware no --json"), "cost" + step + " --tokens 1M --json",
+        "diagnose no.log" + step + " --json", "replay" + step + " --trace",
+        "replay" + step + " --save", std::string("run no --json"),
+        std::string("validate no --json"), std::string("dag no --finish")}) {
+    for (const std::string& path :
+         {std::string("no/such.json"), std::string("."), std::string(300, 'x')}) {
+      SCOPED_TRACE(ask + " " + path);
+      const Outcome outcome = offsim(ask + " " + path, folder.path());
+      EXPECT_EQ(outcome.code, 2);
+      EXPECT_THAT(outcome.err, HasSubstr(": cannot be written; expected a file in a folder that"));
+      EXPECT_EQ(lines_of(outcome.err).size(), 1U);
+    }
+  }
+  EXPECT_EQ(offsim("predict" + step + " --json x", folder.path()).code, 2);
+  EXPECT_THAT(folder.names(), testing::IsEmpty());
+}
+
 TEST(Outputs, OfOneFileByTwoNamesAreRefused) {
   const Folder folder;
   folder.write("file", "");

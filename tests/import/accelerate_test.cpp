@@ -13,7 +13,7 @@ namespace {
 Answer yaml(const std::string& text, const std::string& trainer = "", Around around = {}) {
   Answer out;
   Findings findings, words;
-  const Trainer arguments(trainer, words);
+  Trainer arguments(trainer, words);
   study::GivenWorkload work;
   around.version = "0.19.6";
   if (!trainer.empty()) {

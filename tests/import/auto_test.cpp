@@ -20,7 +20,7 @@ Answer with_trainer(const std::string& text, const std::string& arguments,
   model::Shape shape = plans::tiny_shape();
   shape.hidden = hidden;
   Findings findings;
-  const Trainer trainer(arguments, findings);
+  Trainer trainer(arguments, findings);
   Around around;
   around.trainer = &trainer;
   around.hugging_face = true;

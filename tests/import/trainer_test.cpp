@@ -82,9 +82,57 @@ TEST(TrainersArguments, ThatAreNotReadAreWarnedOf) {
   EXPECT_EQ(warning("accelerate launch --zero_stage 3 train.py"),
             "--trainer: --zero_stage is not read: expected Accelerate's YAML, or DeepSpeed's file, "
             "as --ds-config");
-  EXPECT_EQ(warning("--bf61"), "--trainer: --bf61 is not read; did you mean --bf16?");
   EXPECT_EQ(warning("--learning_rate 1e-5"), "");
   EXPECT_EQ(warning("--bf16 --bf16 false"), "--trainer: --bf16 is given twice: the last counts");
+}
+
+// A slip is told from what changes nothing here; each is one line.
+TEST(TrainersArguments, ThatNobodyKnowsAreWarnedOf) {
+  EXPECT_EQ(warning("--bf61"),
+            "--trainer: --bf61 is no argument of the Trainer, and not read; did you mean --bf16?");
+  EXPECT_EQ(warning("--learning_rat 1e-5"),
+            "--trainer: --learning_rat is no argument of the Trainer, and not read; did you mean "
+            "--learning_rate?");
+  EXPECT_EQ(warning("--zebra_crossing 3"),
+            "--trainer: --zebra_crossing is no argument of the Trainer, and not read");
+  EXPECT_EQ(read("--xyzzy 1 --plugh --bf16").findings.warnings.size(), 2U);
+  for (const char* const known :
+       {"--output_dir out --max_steps -1 --no_dataloader_pin_memory",
+        "torchrun --nproc-per-node 2 -m train --dataset_name c4 --report_to wandb tensorboard",
+        "deepspeed --include localhost:0 train.py --attn_implementation sdpa",
+        "accelerate launch --config_file c.yaml train.py --packing --lora_alpha 8",
+        "--finetuning_type lora --flash_attn fa2 --template qwen"}) {
+    EXPECT_EQ(warning(known), "");
+  }
+}
+
+TEST(TrainersArguments, AreWordsWithTwoHyphens) {
+  EXPECT_EQ(warning("--fp16 false -bf16"),
+            "--trainer: '-bf16' is no argument, and not read; did you mean --bf16?");
+  EXPECT_EQ(warning("--seed 1 per_device_train_batch_size=4"),
+            "--trainer: 'per_device_train_batch_size=4' is no argument, and not read; did you mean "
+            "--per_device_train_batch_size?");
+}
+
+// Without a DeepSpeed configuration nothing clips or updates as they say.
+TEST(TrainersArguments, ThatAConfigurationMayLeaveOpenAreInForceThere) {
+  const std::string nobody =
+      "read where a DeepSpeed configuration leaves it to the Trainer, and none does";
+  Answer a;
+  a.settings = read("--bf16 --max_grad_norm 0.5 --optim adamw_torch").findings.settings;
+  EXPECT_EQ(a.setting("--max_grad_norm"), "0.5 [--trainer] " + nobody);
+  EXPECT_EQ(a.setting("--optim"), "adamw_torch [--trainer] " + nobody);
+  Findings findings;
+  Trainer trainer("--bf16 --max_grad_norm 0.5 --optim adamw_torch", findings);
+  Around around;
+  around.trainer = &trainer;
+  around.hugging_face = true;
+  answer(top("\"train_batch_size\": 1, \"gradient_accumulation_steps\": 1, "
+             "\"train_micro_batch_size_per_gpu\": 1, \"gradient_clipping\": \"auto\""),
+         around);
+  a.settings = findings.settings;
+  EXPECT_EQ(a.setting("--max_grad_norm"), "0.5 [--trainer] ");
+  EXPECT_EQ(a.setting("--optim"), "adamw_torch [--trainer] ");
 }
 
 TEST(TrainersArguments, AreListedWithWhatComesOfThem) {
@@ -94,6 +142,8 @@ TEST(TrainersArguments, AreListedWithWhatComesOfThem) {
   EXPECT_EQ(a.setting("--learning_rate"),
             "1e-5 [--trainer] not read: it is none of those that offsim knows to change a step's "
             "time or memory");
+  a.settings = read("--zebra_crossing").findings.settings;
+  EXPECT_EQ(a.setting("--zebra_crossing"), "true [--trainer] not read: no argument of the Trainer");
 }
 
 std::string refusal(const std::string& arguments) {

@@ -123,6 +123,38 @@ TEST(Smi, TheTableOfOneGpu) {
   EXPECT_THAT(log.values(What::kGpuBusy), ElementsAre(0.45));
 }
 
+// Each figure is of the GPU whose line stands above it; -q names them by the bus alone.
+TEST(Smi, OfTwoGpusIsKeptApart) {
+  const std::string table =
+      "|   0  NVIDIA H200                    On  |   00000000:18:00.0 Off |                    0 "
+      "|\n"
+      "| N/A   30C    P0             75W / 700W |      4MiB / 143771MiB |      0%      Default |\n"
+      "|   1  NVIDIA H200                    On  |   00000000:2A:00.0 Off |                    0 "
+      "|\n"
+      "| N/A   45C    P0            523W / 700W |  12288MiB / 143771MiB |     95%      Default |\n";
+  const Log log =
+      read(table +
+           "step time: 1 s\n"
+           "GPU 00000000:2A:00.0\n    Link Width\n        Max : 16x\n        Current : 8x\n" +
+           "GPU 00000000:3B:00.0\n    Link Width\n        Max : 16x\n        Current : 16x\n");
+  EXPECT_THAT(log.gpus, ElementsAre("0", "1", "00000000:3B:00.0"));
+  const auto of_gpu = [&](What what) {
+    std::vector<std::pair<int, double>> out;
+    for (const Observation& seen : log.observations) {
+      if (seen.what == what) {
+        out.emplace_back(seen.gpu, seen.value);
+      }
+    }
+    return out;
+  };
+  using testing::Pair;
+  EXPECT_THAT(of_gpu(What::kPower), ElementsAre(Pair(0, 75), Pair(1, 523)));
+  EXPECT_THAT(of_gpu(What::kGpuBusy), ElementsAre(Pair(0, 0), Pair(1, 0.95)));
+  EXPECT_THAT(of_gpu(What::kLinkWidth), ElementsAre(Pair(1, 8), Pair(2, 16)));
+  EXPECT_THAT(of_gpu(What::kStep), ElementsAre(Pair(-1, 1)));
+  EXPECT_EQ(log.unknown, 0);
+}
+
 TEST(Smi, LinkOnLinesOfItsOwnAndUnderHeadings) {
   const Log log = read(
       "        GPU Link Info\n"
@@ -157,6 +189,24 @@ TEST(Log, WhatIsNoNumberIsNoFigure) {
   EXPECT_THAT(log.values(What::kForward), IsEmpty());
   EXPECT_THAT(log.values(What::kOptimizer), IsEmpty());
   EXPECT_THAT(log.values(What::kStep), ElementsAre(7));
+}
+
+// A figure is left out where no run has it, and counted.
+TEST(Log, WhatNoRunHasIsLeftOut) {
+  const Log log = read(
+      "CurrSamplesPerSec=1e300\nCurrSamplesPerSec=1e-300\nCurrSamplesPerSec=2\n"
+      "{'train_steps_per_second': 1e-300}\n{'train_steps_per_second': 1e-310}\n"
+      "step time: 1e17 s\nstep time: 1e-300 s\ntime (ms) | fwd: 1e17 | bwd: 0 | step: 5\n"
+      "CPU Virtual Memory: used = 1e12 GB, percent = 130%\nLink Width Current : 1000x\n");
+  EXPECT_THAT(log.values(What::kSamples), ElementsAre(2));
+  EXPECT_THAT(log.values(What::kStepMean), IsEmpty());
+  EXPECT_THAT(log.values(What::kStep), IsEmpty());
+  EXPECT_THAT(log.values(What::kForward), IsEmpty());
+  EXPECT_THAT(log.values(What::kBackward), ElementsAre(0));
+  EXPECT_THAT(log.values(What::kHostUsed), IsEmpty());
+  EXPECT_THAT(log.values(What::kHostShare), IsEmpty());
+  EXPECT_THAT(log.values(What::kLinkWidth), IsEmpty());
+  EXPECT_EQ(log.absurd, 10);
 }
 
 TEST(Log, NothingKnownIsRefused) {

@@ -192,6 +192,30 @@ TEST(Measured, WarmUpIsLeftOutAndMemoryIsTheMost) {
   EXPECT_EQ(d.memory.front().measured, Bytes(5 * kGiB));
 }
 
+// nvidia-smi lists all GPUs of a machine: the job's is the fullest.
+TEST(Measured, OfSeveralGpusTheJobsCounts) {
+  const plans::Job job = job_of("zero3-offload");
+  const Diagnosis d = diagnose(
+      job, read(timers_of(job) +
+                "|   0  NVIDIA H200        On  |   00000000:18:00.0 Off |                    0 |\n"
+                "| N/A   45C    P0   523W / 700W |  12288MiB / 143771MiB |     95%      Default |\n"
+                "|   1  NVIDIA H200        On  |   00000000:2A:00.0 Off |                    0 |\n"
+                "| N/A   30C    P0    75W / 700W |      4MiB / 143771MiB |      0%      Default |\n"
+                "GPU 00000000:18:00.0\n Link Width\n Max : 16x\n Current : 16x\n"
+                "GPU 00000000:2A:00.0\n Link Width\n Max : 16x\n Current : 4x\n"));
+  const auto value = [&](logs::What what) {
+    return std::ranges::find(d.summaries, what, &Summary::what)->value;
+  };
+  EXPECT_EQ(value(logs::What::kPower), 523);
+  EXPECT_EQ(value(logs::What::kGpuBusy), 0.95);
+  EXPECT_EQ(value(logs::What::kGpuUsed), 12288.0 * (1 << 20));
+  EXPECT_EQ(value(logs::What::kLinkWidth), 16);
+  ASSERT_EQ(d.notes.size(), 1U);
+  EXPECT_EQ(d.notes.front(),
+            "the log has 2 GPUs, and the job 1: memory, power and load are the fullest one's, GPU "
+            "0");
+}
+
 TEST(Measured, WholeStepsAloneAreSaidToBeLittle) {
   const Diagnosis d = diagnose(job_of("zero3-offload"), read("step time: 2 s\n"));
   ASSERT_FALSE(d.notes.empty());

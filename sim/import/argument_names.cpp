@@ -1,0 +1,138 @@
+#include "sim/import/argument_names.h"
+
+#include <sstream>
+
+namespace offsim::imports {
+
+namespace {
+
+constexpr const char* kNames =
+    // Of the Trainer (TrainingArguments of transformers 4 and 5).
+    R"(accelerator_config adafactor adam_beta1 adam_beta2 adam_epsilon auto_find_batch_size
+average_tokens_across_devices batch_eval_metrics bf16 bf16_full_eval data_seed
+dataloader_drop_last dataloader_num_workers dataloader_persistent_workers
+dataloader_pin_memory dataloader_prefetch_factor ddp_backend ddp_broadcast_buffers
+ddp_bucket_cap_mb ddp_find_unused_parameters ddp_timeout debug deepspeed disable_tqdm
+dispatch_batches do_eval do_predict do_train enable_jit_checkpoint eval_accumulation_steps
+eval_delay eval_do_concat_batches eval_on_start eval_steps eval_strategy
+eval_use_gather_object evaluation_strategy fp16 fp16_backend fp16_full_eval fp16_opt_level
+fsdp fsdp_config fsdp_min_num_params fsdp_transformer_layer_cls_to_wrap full_determinism
+gradient_accumulation_steps gradient_checkpointing gradient_checkpointing_kwargs
+greater_is_better group_by_length half_precision_backend hub_always_push hub_model_id
+hub_private_repo hub_revision hub_strategy hub_token ignore_data_skip include_for_metrics
+include_inputs_for_metrics include_num_input_tokens_seen include_tokens_per_second
+jit_mode_eval label_names label_smoothing_factor learning_rate length_column_name
+liger_kernel_config load_best_model_at_end local_rank log_level log_level_replica
+log_on_each_node logging_dir logging_first_step logging_nan_inf_filter logging_steps
+logging_strategy lr_scheduler_kwargs lr_scheduler_type max_grad_norm max_steps
+metric_for_best_model mp_parameters neftune_noise_alpha no_cuda num_train_epochs optim
+optim_args optim_target_modules output_dir overwrite_output_dir parallelism_config
+past_index per_device_eval_batch_size per_device_train_batch_size per_gpu_eval_batch_size
+per_gpu_train_batch_size prediction_loss_only project push_to_hub push_to_hub_model_id
+push_to_hub_organization push_to_hub_token ray_scope remove_unused_columns report_to
+restore_callback_states_from_checkpoint resume_from_checkpoint run_name save_on_each_node
+save_only_model save_safetensors save_steps save_strategy save_total_limit seed sharded_ddp
+skip_memory_metrics split_batches tf32 torch_compile torch_compile_backend
+torch_compile_mode torch_empty_cache_steps torchdynamo tpu_metrics_debug tpu_num_cores
+trackio_space_id train_sampling_strategy use_cache use_cpu use_ipex
+use_legacy_prediction_loop use_liger_kernel use_mps_device warmup_ratio warmup_steps
+weight_decay xpu_backend
+)"
+    // Of torchrun, accelerate launch and the deepspeed launcher, which stand before the program.
+    R"(autotuning bind_core_list bind_cores_to_rank config_file cpu deepspeed_config_file
+deepspeed_hostfile deepspeed_moe_layer_cls_names deepspeed_multinode_launcher dynamo_backend
+dynamo_mode dynamo_use_dynamic dynamo_use_fullgraph elastic_training enable_cpu_affinity
+enable_each_rank_log exclude force_multi fsdp_activation_checkpointing fsdp_auto_wrap_policy
+fsdp_backward_prefetch fsdp_cpu_ram_efficient_loading fsdp_forward_prefetch
+fsdp_offload_params fsdp_reshard_after_forward fsdp_sharding_strategy fsdp_state_dict_type
+fsdp_sync_module_states fsdp_use_orig_params fsdp_version gpu_ids gradient_clipping hostfile
+include ipex launcher launcher_args local_addr local_ranks_filter local_world_size log_dir
+logs_specs machine_rank main_process_ip main_process_port master_addr master_port
+max_restarts mixed_precision module monitor_interval multi_gpu nnodes no_local_rank
+no_python node_rank nproc_per_node num_cpu_threads_per_process num_gpus num_machines
+num_nodes num_processes offload_optimizer_device offload_optimizer_nvme_path
+offload_param_device offload_param_nvme_path quiet rdzv_backend rdzv_conf rdzv_endpoint
+rdzv_id redirects role run_path same_network ssh_port standalone start_method tee tpu
+use_deepspeed use_fsdp use_megatron_lm virtual_local_rank zero3_init_flag
+zero3_save_16bit_model zero_stage
+)"
+    // Of transformers' example programs.
+    R"(block_size cache_dir config_name config_overrides dataset_config_name dataset_name
+keep_linebreaks low_cpu_mem_usage max_eval_samples max_source_length max_target_length
+max_train_samples model_name_or_path model_revision model_type overwrite_cache
+preprocessing_num_workers streaming text_column token tokenizer_name torch_dtype train_file
+trust_remote_code use_fast_tokenizer validation_file validation_split_percentage
+)"
+    // Of TRL (its configs, ModelConfig, ScriptArguments).
+    R"(activation_offloading assistant_only_loss attn_implementation beta bnb_4bit_quant_storage
+bnb_4bit_quant_type center_rewards_coefficient chat_template_path completion_only_loss
+dataset_batch_size dataset_config dataset_kwargs dataset_num_proc dataset_streaming
+dataset_test_split dataset_text_field dataset_train_split datasets disable_dropout
+discopop_tau dtype eos_token eval_packing f_alpha_divergence_coef f_divergence_type
+ignore_bias_buffers label_smoothing ld_alpha load_in_4bit load_in_8bit lora_alpha
+lora_dropout lora_modules_to_save lora_r lora_target_modules lora_target_parameters
+lora_task_type loss_type loss_weights max_length max_seq_length model_init_kwargs packing
+packing_strategy pad_to_multiple_of pad_token padding_free precompute_ref_batch_size
+precompute_ref_log_probs ref_model_mixup_alpha ref_model_sync_steps router_aux_loss_coef
+shuffle_dataset sync_ref_model test_split_size truncation_mode use_bnb_nested_quant use_dora
+use_peft use_rslora use_weighting
+)"
+    // Of LLaMA-Factory.
+    R"(adapter_folder adapter_name_or_path add_special_tokens add_tokens additional_target
+apollo_layerwise apollo_proj apollo_proj_type apollo_rank apollo_scale apollo_scale_front
+apollo_scale_type apollo_target apollo_update_interval asft_alpha audio_sampling_rate
+badam_mask_mode badam_mode badam_start_block badam_switch_interval badam_switch_mode
+badam_update_ratio badam_verbose block_diag_attn buffer_size compute_accuracy compute_dtype
+create_new_adapter crop_to_patches cutoff_len data_shared_file_system dataset dataset_dir
+default_system device_map disable_gradient_checkpointing disable_shuffling
+double_quantization dpo_label_smoothing eaft_alpha early_stopping_steps enable_liger_kernel
+enable_thinking enable_torch_profiler eval_dataset eval_num_beams eval_on_each_dataset
+export_device export_dir export_hub_model_id export_legacy_format export_quantization_bit
+export_quantization_dataset export_quantization_maxlen export_quantization_nsamples
+export_size finetuning_type flash_attn fp8 fp8_backend fp8_enable_fsdp_float8_all_gather
+freeze_extra_modules freeze_language_model freeze_multi_modal_projector
+freeze_trainable_layers freeze_trainable_modules freeze_vision_tower galore_layerwise
+galore_proj_type galore_rank galore_scale galore_target galore_update_interval hf_hub_token
+hyper_parallel_args hyper_parallel_cp_size ignore_pad_token_for_loss image_do_pan_and_scan
+image_max_pixels image_min_pixels include_effective_tokens_per_second infer_backend
+infer_dtype init_special_tokens interleave_probs kt_cpu_activation kt_expert_checkpoint_path
+kt_lora_expert_intermediate_size kt_lora_expert_num kt_non_expert_weight_path
+kt_use_lora_experts kt_weight_path kto_chosen_weight kto_rejected_weight lora_rank
+lora_target loraplus_lr_embedding loraplus_lr_ratio mask_history max_samples media_dir
+megatron_bridge_args mix_strategy mixture_of_depths model_max_length module_dropout
+moe_aux_loss_coef ms_hub_token neat_packing new_special_tokens_config offload_folder
+oft_block_size oft_rank oft_target om_hub_token pissa_convert pissa_init pissa_iter
+plot_loss ppo_buffer_size ppo_epochs ppo_score_norm ppo_target ppo_whiten_rewards
+pref_bco_weight pref_beta pref_ftx pref_loss preprocessing_batch_size preserve_thinking
+print_param_status profile_modules profiler_active_steps profiler_output_dir
+profiler_profile_memory profiler_record_shapes profiler_repeat profiler_wait_steps
+profiler_warmup_steps profiler_with_stack pure_bf16 quantization_bit quantization_device_map
+quantization_method quantization_type ray_init_kwargs ray_num_workers ref_model
+ref_model_adapters ref_model_quantization_bit resize_vocab reward_model
+reward_model_adapters reward_model_quantization_bit reward_model_type rope_scaling
+sglang_config sglang_lora_backend sglang_maxlen sglang_mem_fraction sglang_tp_size
+shift_attn simpo_gamma split_special_tokens stage swanlab_api_key swanlab_lark_secret
+swanlab_lark_webhook_url swanlab_logdir swanlab_mode swanlab_project swanlab_run_name
+swanlab_workspace template tokenized_path tool_format train_from_scratch train_on_prompt
+upcast_layernorm upcast_lmhead_output use_adam_mini use_apollo use_asft_loss
+use_audio_in_video use_badam use_dft_loss use_eaft_loss use_galore use_hyper_parallel use_kt
+use_kv_cache use_llama_pro use_mca use_megatron_bridge use_muon use_reentrant_gc use_swanlab
+use_unsloth use_unsloth_gc use_v1_kernels val_size video_fps video_max_pixels video_maxlen
+video_min_pixels vllm_config vllm_enforce_eager vllm_gpu_util vllm_max_lora_rank vllm_maxlen
+)";
+
+}  // namespace
+
+const std::set<std::string, std::less<>>& argument_names() {
+  static const std::set<std::string, std::less<>> kSet = [] {
+    std::set<std::string, std::less<>> names;
+    std::istringstream in(kNames);
+    for (std::string name; in >> name;) {
+      names.insert(name);
+    }
+    return names;
+  }();
+  return kSet;
+}
+
+}  // namespace offsim::imports
