@@ -145,10 +145,17 @@ void cpu_kernel(const Run& run) {
       const Repeat repeat = run.quick() ? Repeat{elements > kMi ? 0 : 1, 2, 15, 0.03}
                                         : Repeat{elements > kMi ? 0 : 1, 3, 15, 0.1};
       for (const int count : threads) {
-        if (elements * width <= arena.bytes_each()) {
-          run.point(
-              {{"kernel", std::string(kernel.name)}, {"elements", elements}, {"threads", count}},
-              seconds(kernel, elements, count, arena, pool, repeat));
+        if (elements * width > arena.bytes_each()) {
+          continue;
+        }
+        At at{{"kernel", std::string(kernel.name)}, {"elements", elements}, {"threads", count}};
+        if (count == 1) {
+          run.mean_point(std::move(at), on_cores(run.quick() ? 4 : 8, [&] {
+                           Pool alone(1, Pool::Placed::kByTheKernel);  // on this core, as its maker
+                           return seconds(kernel, elements, 1, arena, alone, {0, 1, 1, 0}).front();
+                         }));
+        } else {
+          run.point(std::move(at), seconds(kernel, elements, count, arena, pool, repeat));
         }
       }
     }
