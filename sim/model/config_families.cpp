@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
+#include <utility>
 
 #include "sim/model/config_fields.h"
 
@@ -318,48 +320,28 @@ void read_gemma(View& config, Shape& shape) {
 }  // namespace
 
 bool read_family(View& config, Shape& shape) {
-  switch (shape.architecture) {
-    case Architecture::kGpt2:
-      read_gpt2(config, shape);
-      return true;
-    case Architecture::kGptJ:
-      read_gptj(config, shape);
-      break;
-    case Architecture::kGptNeoX:
-      read_gpt_neox(config, shape);
-      break;
-    case Architecture::kOpt:
-      read_opt(config, shape);
-      break;
-    case Architecture::kBloom:
-      read_bloom(config, shape);
-      break;
-    case Architecture::kFalcon:
-      read_falcon(config, shape);
-      break;
-    case Architecture::kPhi:
-      read_phi(config, shape);
-      break;
-    case Architecture::kPhi3:
-      read_phi3(config, shape);
-      break;
-    case Architecture::kStarcoder2:
-      read_starcoder2(config, shape);
-      break;
-    case Architecture::kChatGlm:
-      read_chatglm(config, shape);
-      break;
-    case Architecture::kBaichuan:
-      read_baichuan(config, shape);
-      break;
-    case Architecture::kGemma:
-    case Architecture::kGemma2:
-    case Architecture::kGemma3:
-      read_gemma(config, shape);
-      break;
-    default:
-      return false;
+  static constexpr std::array<std::pair<Architecture, void (*)(View&, Shape&)>, 14> kReaders{{
+      {Architecture::kGpt2, read_gpt2},
+      {Architecture::kGptJ, read_gptj},
+      {Architecture::kGptNeoX, read_gpt_neox},
+      {Architecture::kOpt, read_opt},
+      {Architecture::kBloom, read_bloom},
+      {Architecture::kFalcon, read_falcon},
+      {Architecture::kPhi, read_phi},
+      {Architecture::kPhi3, read_phi3},
+      {Architecture::kStarcoder2, read_starcoder2},
+      {Architecture::kChatGlm, read_chatglm},
+      {Architecture::kBaichuan, read_baichuan},
+      {Architecture::kGemma, read_gemma},
+      {Architecture::kGemma2, read_gemma},
+      {Architecture::kGemma3, read_gemma},
+  }};
+  const auto* const reader =
+      std::ranges::find(kReaders, shape.architecture, [](const auto& row) { return row.first; });
+  if (reader == kReaders.end()) {
+    return false;
   }
+  reader->second(config, shape);
   if (shape.tied && shape.head_bias) {
     throw InputError(config.place_of("tie_word_embeddings"),
                      "the head has a bias, and tie_word_embeddings is true",

@@ -73,22 +73,7 @@ class Configurations : public testing::Test {
   }
   static void TearDownTestSuite() { folder_.reset(); }
 
-  struct Case {
-    std::string arguments;
-    std::string says;  // a part of the line
-  };
-  static void check(const std::vector<Case>& cases) {
-    for (const Case& c : cases) {
-      SCOPED_TRACE("offsim " + c.arguments);
-      const Outcome outcome = offsim(c.arguments, folder_->path());
-      EXPECT_EQ(outcome.code, 2);
-      EXPECT_EQ(outcome.out, "");
-      ASSERT_EQ(lines_of(outcome.err).size(), 1U) << outcome.err;
-      EXPECT_THAT(outcome.err, HasSubstr(c.says));
-      EXPECT_TRUE(outcome.err.ends_with('\n'));
-      EXPECT_LT(outcome.err.size(), 1000u);
-    }
-  }
+  static void check(const std::vector<Refusal>& cases) { expect_refused(cases, folder_->path()); }
 
   static std::unique_ptr<Folder> folder_;
 };

@@ -1,6 +1,8 @@
 #include "tests/cli/program.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <pty.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -134,6 +136,19 @@ std::vector<std::string> Folder::names() const {
   }
   std::ranges::sort(names);
   return names;
+}
+
+void expect_refused(const std::vector<Refusal>& cases, const std::filesystem::path& folder) {
+  for (const Refusal& refusal : cases) {
+    SCOPED_TRACE("offsim " + refusal.arguments);
+    const Outcome outcome = offsim(refusal.arguments, folder);
+    EXPECT_EQ(outcome.code, 2);
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_THAT(outcome.err, testing::HasSubstr(refusal.says));
+    EXPECT_EQ(lines_of(outcome.err).size(), 1u) << outcome.err;
+    EXPECT_TRUE(outcome.err.ends_with('\n'));
+    EXPECT_LT(outcome.err.size(), 1000u);
+  }
 }
 
 std::vector<std::string> lines_of(const std::string& text) {

@@ -17,6 +17,14 @@ Outcome offsim(const std::string& arguments, const std::filesystem::path& folder
 // A line for a POSIX shell, with offsim on its PATH.
 Outcome shell(const std::string& line, const std::filesystem::path& folder = ".");
 
+// A command line, and a part of the one line that refuses it.
+struct Refusal {
+  std::string arguments;
+  std::string says;
+};
+// Each exits with 2 and one line that says so, and prints nothing else.
+void expect_refused(const std::vector<Refusal>& cases, const std::filesystem::path& folder);
+
 // What a terminal of 100 columns shows of a line for a shell.
 std::string on_terminal(const std::string& line, int columns = 100);
 

@@ -11,27 +11,16 @@ namespace offsim::imports::accelerate_test {
 namespace {
 
 Answer yaml(const std::string& text, const std::string& trainer = "", Around around = {}) {
-  Answer out;
-  Findings findings, words;
+  Findings words;
   Trainer arguments(trainer, words);
-  study::GivenWorkload work;
   around.version = "0.19.6";
   if (!trainer.empty()) {
     around.trainer = &arguments;
   }
-  try {
+  return answer_of([&](Findings& findings, study::GivenPlan& plan, study::GivenWorkload& work) {
     const Node root = parse_document(text, "acc.yaml", Syntax::kYaml);
-    read_accelerate(root, testing::TempDir(), around, findings, out.plan, work);
-  } catch (const InputError& error) {
-    out.refusals = {error.what()};
-  }
-  for (const InputError& error : findings.refusals) {
-    out.refusals.emplace_back(error.what());
-  }
-  out.warnings = findings.warnings;
-  out.settings = findings.settings;
-  out.asked = asked(out.plan, work);
-  return out;
+    read_accelerate(root, testing::TempDir(), around, findings, plan, work);
+  });
 }
 
 std::string fsdp(const std::string& inner) {

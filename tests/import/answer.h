@@ -45,17 +45,14 @@ inline std::string asked(const study::GivenPlan& plan, const study::GivenWorkloa
                            text(work.gpus), text(work.precision));
 }
 
-// Named ds.json. A mistake of syntax is the one refusal.
-inline Answer answer(const std::string& text, Around around = {}) {
+// What `read(findings, plan, work)` finds. A mistake of syntax is the one refusal.
+template <class Read>
+Answer answer_of(Read&& read) {
   Answer out;
   Findings findings;
   study::GivenWorkload work;
-  if (around.version.empty()) {
-    around.version = "0.19.6";
-  }
   try {
-    const Node root = parse_hjson(text, "ds.json");
-    read_deepspeed(root, around, findings, out.plan, work);
+    read(findings, out.plan, work);
   } catch (const InputError& error) {
     out.refusals = {error.what()};
   }
@@ -66,6 +63,16 @@ inline Answer answer(const std::string& text, Around around = {}) {
   out.settings = findings.settings;
   out.asked = asked(out.plan, work);
   return out;
+}
+
+// Named ds.json.
+inline Answer answer(const std::string& text, Around around = {}) {
+  if (around.version.empty()) {
+    around.version = "0.19.6";
+  }
+  return answer_of([&](Findings& findings, study::GivenPlan& plan, study::GivenWorkload& work) {
+    read_deepspeed(parse_hjson(text, "ds.json"), around, findings, plan, work);
+  });
 }
 
 // The inner part stands alone on line 2.
