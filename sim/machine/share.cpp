@@ -13,6 +13,12 @@ void divide(Known<Unit>& figure, int by) {
   figure.value.value /= by;
 }
 
+void divide(std::vector<double>& values, int by) {
+  for (double& value : values) {
+    value /= by;
+  }
+}
+
 // How many of the ranks reach the host's memory over each edge.
 std::vector<int> users(const Topology& topology, int ranks) {
   std::vector<int> count(topology.edges.size(), 0);
@@ -41,6 +47,17 @@ Machine share_of(Machine machine, int ranks) {
   host.cores /= ranks;
   host.memory.value.value = std::max<std::int64_t>(1, host.memory.value.value / ranks);
   divide(host.dram, ranks);
+  // Measured by one process on all cores: so much is what all ranks do together, also with fewer
+  // threads each. What one core does, it does for its rank alone.
+  for (auto& [name, rates] : host.kernels) {
+    const auto kernel = machine.framework.kernels.find(name);
+    if (kernel != machine.framework.kernels.end() && !kernel->second.single_core) {
+      divide(rates.y, ranks);
+    }
+  }
+  for (auto& [kind, rates] : host.threads) {
+    divide(rates.x, ranks);
+  }
   for (Drive& drive : machine.drives) {
     divide(drive.capacity, ranks);
     divide(drive.read, ranks);

@@ -38,6 +38,24 @@ TEST(Share, OfAnUplinkIsDividedByThoseBelowIt) {
   }
 }
 
+// Measured rates are those of all cores, whether a formula or a measurement says them; one core's
+// work is done by each rank on a core of its own.
+TEST(Share, MeasuredKernelsAreThoseOfAllCores) {
+  Machine whole = load("dgx-a100");
+  whole.host.kernels["mul_f32"] = {{1e6, 1e9}, {8e9, 16e9}, kNoFigure};
+  whole.host.kernels["norm_bf16"] = {{1e6}, {3e9}, kNoFigure};
+  ASSERT_TRUE(whole.framework.kernels.at("norm_bf16").single_core);
+  for (const int ranks : {1, 2, 8}) {
+    const Machine rank = share_of(whole, ranks);
+    const auto rate = [](const Machine& machine, const char* kernel) {
+      return cpu_kernel(machine, kernel, 1e6, machine.host.cores).rate.value;
+    };
+    EXPECT_DOUBLE_EQ(rate(rank, "mul_f32"), rate(whole, "mul_f32") / ranks) << ranks;
+    EXPECT_DOUBLE_EQ(rate(rank, "norm_bf16"), rate(whole, "norm_bf16")) << ranks;
+    EXPECT_NEAR(rate(rank, "add_f32"), rate(whole, "add_f32") / ranks, 1e3) << ranks;
+  }
+}
+
 TEST(Share, OfOneRankIsTheWholeMachine) {
   for (const std::string& name : machine_names(test_catalog())) {
     const Machine whole = load(name), rank = share_of(whole, 1);
