@@ -1,7 +1,6 @@
 // An aligned table of text for a terminal.
 //
-// Columns are as wide as their widest cell (counted in characters, not in terminal cells: wide East
-// Asian characters are left out) and two spaces apart. Lines carry no trailing blanks. Nothing is
+// Columns are as wide as their widest cell (display_width of text.h) and two spaces apart. Lines carry no trailing blanks. Nothing is
 // wrapped or cut.
 #pragma once
 

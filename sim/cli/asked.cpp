@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "sim/base/language.h"
 #include "sim/plans/checks.h"
 #include "sim/plans/plan.h"
 #include "sim/report/layout.h"
@@ -112,14 +113,17 @@ std::string settings_text(const imports::Imported& imported, const report::TextS
   if (imported.settings.empty()) {
     return "";
   }
-  std::string out = fmt::format("\n  {} and what comes of it\n",
-                                imported.name.empty() ? "--trainer" : imported.name);
+  std::string out =
+      "\n  " +
+      tr_format("{} and what comes of it", imported.name.empty() ? "--trainer" : imported.name) +
+      "\n";
   for (const imports::Setting& s : imported.settings) {
-    out +=
-        report::paragraph("    ",
-                          fmt::format("{} {}{} ({})", s.key, s.value,
-                                      s.effect.empty() ? "" : ", no effect: " + s.effect, s.origin),
-                          style);
+    out += report::paragraph(
+        "    ",
+        tr_format("{} {}{} ({})", s.key, s.value,
+                  s.effect.empty() ? "" : tr_format(", no effect: {}", tr_sentence(s.effect)),
+                  s.origin),
+        style);
   }
   return out;
 }
@@ -130,11 +134,11 @@ std::string summary_text(const imports::Imported& imported, const report::TextSt
   }
   const auto idle = std::ranges::count_if(
       imported.settings, [](const imports::Setting& s) { return !s.effect.empty(); });
-  return report::paragraph(
-      "  config    ",
-      fmt::format("{}: {} settings in force, {} without effect (--explain lists them)",
-                  imported.name.empty() ? "--trainer" : imported.name,
-                  static_cast<std::ptrdiff_t>(imported.settings.size()) - idle, idle),
+  return report::labelled(
+      "config",
+      tr_format("{}: {} settings in force, {} without effect (--explain lists them)",
+                imported.name.empty() ? "--trainer" : imported.name,
+                static_cast<std::ptrdiff_t>(imported.settings.size()) - idle, idle),
       style);
 }
 

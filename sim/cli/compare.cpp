@@ -4,6 +4,7 @@
 
 #include <ostream>
 
+#include "sim/base/language.h"
 #include "sim/cli/rows.h"
 #include "sim/report/json.h"
 
@@ -43,8 +44,8 @@ int run_compare(const CompareOptions& options, std::ostream& out, std::ostream& 
     return 0;
   }
   const std::string title = options.work.micro_batch == "largest"
-                                ? "plans compared, each with the largest micro-batch that fits"
-                                : "plans compared";
+                                ? tr("plans compared, each with the largest micro-batch that fits")
+                                : tr("plans compared");
   out << report::comparison_text(title, rows, options.terminal.style)
       << report::next_text(next_command(options, scenario, cases, rows), options.terminal.style);
   return 0;

@@ -13,6 +13,7 @@
 
 #include "sim/base/config.h"
 #include "sim/base/error.h"
+#include "sim/base/language.h"
 #include "sim/cli/advise.h"
 #include "sim/cli/calibrate.h"
 #include "sim/cli/catalog.h"
@@ -108,12 +109,18 @@ void add_catalog_flag(CLI::App* app, std::optional<std::string>& catalog) {
   app->add_option("--catalog", catalog, "a folder with hardware/ and models/")->type_name("DIR");
 }
 
+void add_language_flag(CLI::App* app, std::string& language) {
+  app->add_option("--lang", language, "of the text: en or zh, Chinese (en)")
+      ->type_name("L")
+      ->check(CLI::IsMember({"en", "zh"}).description(""));
+}
+
 void add_answer_flags(CLI::App* app, std::optional<std::string>& price, std::string& json) {
   app->add_option("--price", price, "of one GPU, such as \"3.35 USD/h\"")->type_name("USD/h");
   app->add_option("--json", json, "write JSON; - for stdout, without text")->type_name("FILE");
 }
 
-Command predict_command_line(CLI::App& main, PredictOptions& options) {
+Command predict_command_line(CLI::App& main, PredictOptions& options, std::string& language) {
   CLI::App* app = main.add_subcommand("predict", "one step of a model on a machine under a plan");
   add_step_flags(app, options);
   add_config_flags(app, options);
@@ -127,6 +134,7 @@ Command predict_command_line(CLI::App& main, PredictOptions& options) {
       ->disable_flag_override();
   app->add_flag("--memory", options.memory, "what every pool holds in every phase, tag by tag")
       ->disable_flag_override();
+  add_language_flag(app, language);
   add_catalog_flag(app, options.catalog);
   app->footer(
       "Example:\n  offsim predict --model qwen2.5-14b --hardware gh200-480gb --plan megatrain \\\n"
@@ -136,12 +144,13 @@ Command predict_command_line(CLI::App& main, PredictOptions& options) {
           }};
 }
 
-Command advise_command_line(CLI::App& main, AdviseOptions& options) {
+Command advise_command_line(CLI::App& main, AdviseOptions& options, std::string& language) {
   CLI::App* app = main.add_subcommand("advise", "what to change, each edit simulated");
   add_step_flags(app, options);
   add_config_flags(app, options);
   app->add_option("--json", options.json, "write JSON; - for stdout, without text")
       ->type_name("FILE");
+  add_language_flag(app, language);
   add_catalog_flag(app, options.catalog);
   app->footer(
       "Example:\n  offsim advise --model llama-3.1-8b --hardware h200-pcie5 \\\n"
@@ -151,7 +160,7 @@ Command advise_command_line(CLI::App& main, AdviseOptions& options) {
           }};
 }
 
-Command compare_command_line(CLI::App& main, CompareOptions& options) {
+Command compare_command_line(CLI::App& main, CompareOptions& options, std::string& language) {
   CLI::App* app = main.add_subcommand("compare", "plans and machines beside each other");
   app->add_option("--model", options.model, "a name of the catalog, a config.json or its folder")
       ->type_name("M");
@@ -161,6 +170,7 @@ Command compare_command_line(CLI::App& main, CompareOptions& options) {
       ->type_name("P,...");
   add_work_flags(app, options.work);
   add_answer_flags(app, options.price, options.json);
+  add_language_flag(app, language);
   add_catalog_flag(app, options.catalog);
   app->footer(
       "Example:\n  offsim compare --model llama-3.1-8b --hardware h200-pcie5,gh200-480gb \\\n"
@@ -422,6 +432,7 @@ int run(int argc, char** argv) {
   CalibrateOptions calibrate;
   ReplayOptions replay;
   DiagnoseOptions diagnose;
+  std::string language = "en";
   predict.terminal = advise.terminal = compare.terminal = cost.terminal = run_options.terminal =
       catalog.terminal = validate.terminal = calibrate.terminal = replay.terminal =
           diagnose.terminal = fit.terminal = terminal_of_process();
@@ -431,9 +442,9 @@ int run(int argc, char** argv) {
   main.require_subcommand(0, 1);
   main.allow_extras();
   main.footer("Example:\n  offsim compare --model llama-3.1-8b --hardware h200-pcie5");
-  const std::vector<Command> commands{predict_command_line(main, predict),
-                                      advise_command_line(main, advise),
-                                      compare_command_line(main, compare),
+  const std::vector<Command> commands{predict_command_line(main, predict, language),
+                                      advise_command_line(main, advise, language),
+                                      compare_command_line(main, compare, language),
                                       cost_command_line(main, cost),
                                       diagnose_command_line(main, diagnose),
                                       run_command_line(main, run_options),
@@ -458,6 +469,7 @@ int run(int argc, char** argv) {
     std::cout << kShortHelp;
     return 0;
   }
+  set_language(language == "zh" ? Language::kChinese : Language::kEnglish);
   return command->run(std::cout, std::cerr);
 }
 

@@ -72,7 +72,7 @@ RC_GTEST_PROP(Wrapping, KeepsEveryWordAndTheWidth, ()) {
   const std::vector<std::string> lines = wrap(join(words, " "), width);
   RC_ASSERT(letters(join(lines, "")) == letters(join(words, "")));
   for (const std::string& line : lines) {
-    RC_ASSERT(visible_width(line) <= width);
+    RC_ASSERT(display_width(line) <= width);
   }
   const bool short_words =
       std::ranges::all_of(words, [&](const std::string& word) { return word.size() <= width; });
