@@ -78,15 +78,22 @@ struct Translator {
     return found == texts.end() ? nullptr : &found->second;
   }
 
-  std::optional<std::string> sentence(std::string_view english) const {
+  // `all`: only an entry by which all of it can be said.
+  std::optional<std::string> sentence(std::string_view english, bool all) const {
     if (const std::string* const text = find(english)) {
       return *text;
     }
     for (const auto& [from, to] : sentences) {
-      if (auto gaps = from.match(english)) {
-        for (std::string& gap : *gaps) {
-          gap = sentence(gap).value_or(gap);
-        }
+      auto gaps = from.match(english);
+      const bool said = gaps && std::ranges::all_of(*gaps, [&](std::string& gap) {
+                          if (gap.find(' ') == std::string::npos) {
+                            return true;  // a word by itself is a name
+                          }
+                          const std::optional<std::string> inner = sentence(gap, all);
+                          gap = inner.value_or(gap);
+                          return inner || !all;
+                        });
+      if (said) {
         return without_wide_blanks(to.filled(*gaps));
       }
     }
@@ -163,8 +170,10 @@ std::string tr(std::string_view english) {
 
 std::string tr_sentence(std::string_view english) {
   Translator& to = translator();
-  if (std::optional<std::string> text = to.sentence(english)) {
-    return *text;
+  for (const bool all : {true, false}) {
+    if (std::optional<std::string> text = to.sentence(english, all)) {
+      return *text;
+    }
   }
   if (!to.texts.empty()) {
     to.missing.emplace(english);

@@ -31,7 +31,7 @@ std::string tr(std::string_view english);
 
 // A text that was formatted before, out of the data ("megatrain.optimizer has no effect: ..."): the
 // entry that it could have been formatted from, the most literal one, with its gaps filled by their
-// translations, or as they are.
+// translations. Words that stand in a gap by themselves are names and stay.
 std::string tr_sentence(std::string_view english);
 
 // `text` without the blanks between two wide characters: beside a gap of a translation stands one,

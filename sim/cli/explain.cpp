@@ -75,8 +75,8 @@ std::string figures_text(const study::Catalog& catalog, const machine::Machine& 
     table.add_row({figure.name, written == nullptr ? "" : written_value(*written),
                    fmt::format("{} +-{:.3g} %", tr(machine::source_name(figure.source)),
                                figure.spread * 100)});
-    from.push_back(fmt::format("{}{}{} ({})", tr_sentence(figure.title),
-                               figure.title.empty() ? "" : ": ", figure.from, figure.place.text()));
+    const std::string title = figure.title.empty() ? "" : tr_sentence(figure.title) + ": ";
+    from.push_back(fmt::format("{}{} ({})", title, figure.from, figure.place.text()));
   }
   const std::vector<std::string> rows = report::rows_of(table, style);
   std::string out = rows.front() + "\n";

@@ -196,7 +196,7 @@ std::string bounds_text(const Advice& advice, const TextStyle& style) {
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < std::min<std::size_t>(3, advice.bounds.size()); ++i) {
     const auto& [resource, time] = advice.bounds[i];
-    parts.push_back(tie(fmt::format("{} {}", tr(resource), time_text(time, advice.now.step))));
+    parts.push_back(tie(fmt::format("{} {}", resource, time_text(time, advice.now.step))));
   }
   const double share = advice.bounds.empty() ? 0 : advice.bounds.front().second / advice.now.step;
   return "\n" + paragraph("",
