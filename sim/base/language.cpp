@@ -68,6 +68,22 @@ struct Pattern {
   }
 };
 
+// One word, or words with digits or capitals: "gradients", "8.00 MiB", "PCIe 5.0 x16".
+bool is_name(std::string_view text) {
+  const auto is_word = [](std::string_view word) {
+    return word.size() > 1 &&
+           std::ranges::all_of(word, [](char c) { return c >= 'a' && c <= 'z'; });
+  };
+  bool any = false;
+  const bool one = text.find(' ') == std::string_view::npos;
+  for (std::size_t at = 0; at < text.size() && !one;) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    any = any || is_word(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return !any;
+}
+
 struct Translator {
   std::map<std::string, std::string, std::less<>> texts;  // none: English
   std::vector<std::pair<Pattern, Pattern>> sentences;     // the most literal first
@@ -78,26 +94,27 @@ struct Translator {
     return found == texts.end() ? nullptr : &found->second;
   }
 
-  // `all`: only an entry by which all of it can be said.
-  std::optional<std::string> sentence(std::string_view english, bool all) const {
+  // By the first entry whose gaps are names or can be said, too.
+  std::optional<std::string> sentence(std::string_view english) const {
     if (const std::string* const text = find(english)) {
       return *text;
     }
     for (const auto& [from, to] : sentences) {
       auto gaps = from.match(english);
-      const bool said = gaps && std::ranges::all_of(*gaps, [&](std::string& gap) {
-                          if (gap.find(' ') == std::string::npos) {
-                            return true;  // a word by itself is a name
-                          }
-                          const std::optional<std::string> inner = sentence(gap, all);
-                          gap = inner.value_or(gap);
-                          return inner || !all;
-                        });
-      if (said) {
+      if (gaps && std::ranges::all_of(*gaps, [this](std::string& gap) { return fill(gap); })) {
         return without_wide_blanks(to.filled(*gaps));
       }
     }
     return std::nullopt;
+  }
+
+  bool fill(std::string& gap) const {
+    if (is_name(gap)) {
+      return true;
+    }
+    const std::optional<std::string> said = sentence(gap);
+    gap = said.value_or(gap);
+    return said.has_value();
   }
 };
 
@@ -170,15 +187,19 @@ std::string tr(std::string_view english) {
 
 std::string tr_sentence(std::string_view english) {
   Translator& to = translator();
-  for (const bool all : {true, false}) {
-    if (std::optional<std::string> text = to.sentence(english, all)) {
-      return *text;
-    }
+  if (std::optional<std::string> text = to.sentence(english)) {
+    return *text;
   }
   if (!to.texts.empty()) {
     to.missing.emplace(english);
   }
   return std::string(english);
+}
+
+std::string tr_value(std::string_view english) {
+  std::string text(english);
+  translator().fill(text);
+  return text;
 }
 
 std::vector<std::string> untranslated() {

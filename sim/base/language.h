@@ -31,8 +31,11 @@ std::string tr(std::string_view english);
 
 // A text that was formatted before, out of the data ("megatrain.optimizer has no effect: ..."): the
 // entry that it could have been formatted from, the most literal one, with its gaps filled by their
-// translations. Words that stand in a gap by themselves are names and stay.
+// translations. Names stay: words by themselves, and with digits or capitals ("8.00 MiB").
 std::string tr_sentence(std::string_view english);
+
+// A value in force: a sentence where the table has one; any other text may be the user's.
+std::string tr_value(std::string_view english);
 
 // `text` without the blanks between two wide characters: beside a gap of a translation stands one,
 // as Chinese has it where letters or digits meet its characters, and a gap may hold either.

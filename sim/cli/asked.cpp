@@ -60,8 +60,8 @@ study::Scenario question(const StepQuestion& options, imports::Imported& importe
     if (!by_flag) {
       set.push_back(option);
     } else if (option.first.text != "deepspeed_version") {
-      imported.warnings.push_back(
-          fmt::format("{}: {} gives way to --set", option.first.place.text(), option.first.text));
+      imported.warnings.push_back(option.first.place.text() + ": " +
+                                  fmt::format("{} gives way to --set", option.first.text));
     }
   }
   if (options.ds_config || options.trainer) {
@@ -92,6 +92,14 @@ void check(const study::Case& c, const imports::Imported& imported) {
   }
 }
 
+// "ds.json:3:12", "default of DeepSpeed 0.19.6", "ds.json:3:12, auto: the Trainer's".
+std::string setting_origin(const std::string& origin) {
+  const std::size_t at = origin.find(", auto: ");
+  return at == std::string::npos
+             ? report::placed_text(origin)
+             : report::listed({origin.substr(0, at), tr_sentence(origin.substr(at + 2))});
+}
+
 }  // namespace
 
 Asked ask_step(const StepQuestion& options, const study::Catalog& catalog, std::string_view command,
@@ -120,9 +128,9 @@ std::string settings_text(const imports::Imported& imported, const report::TextS
   for (const imports::Setting& s : imported.settings) {
     out += report::paragraph(
         "    ",
-        tr_format("{} {}{} ({})", s.key, s.value,
+        tr_format("{} {}{} ({})", s.key, tr_value(s.value),
                   s.effect.empty() ? "" : tr_format(", no effect: {}", tr_sentence(s.effect)),
-                  s.origin),
+                  setting_origin(s.origin)),
         style);
   }
   return out;

@@ -8,7 +8,6 @@
 #include "sim/base/config.h"
 #include "sim/base/language.h"
 #include "sim/base/table.h"
-#include "sim/cli/question.h"
 #include "sim/report/layout.h"
 
 namespace offsim::cli {
@@ -58,9 +57,7 @@ std::string written_value(const Node& figure) {
 }
 
 std::string origin_text(const Place& place) {
-  return place.file.empty()      ? tr("default")
-         : place == kCommandLine ? tr(kCommandLine.file)
-                                 : place.text();
+  return place.file.empty() ? tr("default") : report::placed_text(place.text());
 }
 
 }  // namespace
@@ -93,15 +90,16 @@ std::string given_text(const study::Case& c, const std::vector<std::string>& war
   bool any = false;
   for (const Origin& origin : c.origins) {
     if (origin.place.file.empty()) {
-      defaults.push_back(report::tie(
-          fmt::format("{} {}", origin.name.substr(origin.name.find('.') + 1), origin.value)));
+      defaults.push_back(report::tie(fmt::format(
+          "{} {}", origin.name.substr(origin.name.find('.') + 1), tr_value(origin.value))));
       continue;
     }
     const bool idle = std::ranges::any_of(warnings, [&origin](const std::string& warning) {
       return warning.find(origin.name.substr(origin.name.find('.') + 1) + " has no effect") !=
              std::string::npos;
     });
-    given.add_row({origin.name, origin.value, origin_text(origin.place), idle ? tr("none") : ""});
+    given.add_row(
+        {origin.name, tr_value(origin.value), origin_text(origin.place), idle ? tr("none") : ""});
     any = true;
   }
   return (any ? "\n" + report::join(report::rows_of(given, style), "\n") : "") + "\n" +
@@ -112,7 +110,7 @@ std::string explain_text(const study::Catalog& catalog, const study::Case& c,
                          const report::TextStyle& style) {
   Table settings({{tr("setting")}, {tr("value")}, {tr("from")}});
   for (const Origin& origin : c.origins) {
-    settings.add_row({origin.name, origin.value, origin_text(origin.place)});
+    settings.add_row({origin.name, tr_value(origin.value), origin_text(origin.place)});
   }
   return report::join(report::rows_of(settings, style), "\n") + "\n\n" +
          figures_text(catalog, c.job.machine, style) + "\n";

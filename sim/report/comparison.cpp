@@ -181,7 +181,7 @@ Lines name_lines(const Identity& identity, std::size_t rows) {
 // Why a row has no numbers; empty when it has.
 std::string reason(const ComparisonRow& row) {
   if (!row.refused.empty()) {
-    return refusal_text(row.refused);
+    return placed_text(row.refused);
   }
   const std::string pools = misfit_text(row.prediction);
   return pools.empty() ? "" : tr_format("does not fit: {}", pools);

@@ -89,6 +89,29 @@ int decimals_of(double value) {
   return size < 0.9995 ? 3 : size < 9.995 ? 2 : size < 99.95 ? 1 : 0;
 }
 
+constexpr std::string_view kCommandLine = "command line";
+
+// "ds.json:3:12", "--trainer", "command line".
+bool is_place(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789";
+  for (int i = 0; i < 2 && !text.empty(); ++i) {
+    const std::size_t last = text.find_last_not_of(kDigits);
+    if (last == std::string_view::npos || last + 1 == text.size() || text[last] != ':') {
+      return text == kCommandLine || text.starts_with("--");
+    }
+    text = text.substr(0, last);
+  }
+  return !text.empty();
+}
+
+// "what is wrong; expected something".
+std::string said(std::string_view text) {
+  const std::size_t at = text.rfind("; expected");
+  return at == std::string_view::npos
+             ? tr_sentence(text)
+             : tr_sentence(text.substr(0, at)) + tr("; ") + tr_sentence(text.substr(at + 2));
+}
+
 }  // namespace
 
 std::size_t page_width(const TextStyle& style) {
@@ -221,7 +244,7 @@ std::string warnings_text(const std::vector<std::string>& warnings, const TextSt
   std::string out;
   for (const std::string& warning : warnings) {
     for (const std::string& line :
-         wrap(tr_format("warning: {}", tr_sentence(warning)), page_width(style))) {
+         wrap(tr_format("warning: {}", placed_text(warning)), page_width(style))) {
       out += paint(line, Ink::kYellow, style) + "\n";
     }
   }
@@ -232,16 +255,15 @@ std::string join(const std::vector<std::string>& parts, std::string_view between
   return fmt::format("{}", fmt::join(parts, between));
 }
 
-std::string refusal_text(std::string_view refusal) {
-  constexpr std::string_view kPlace = "command line: ", kExpected = "; expected";
-  std::string out;
-  if (refusal.starts_with(kPlace)) {
-    out = tr(kPlace);
-    refusal.remove_prefix(kPlace.size());
+std::string placed_text(std::string_view text) {
+  const std::string_view place = text.substr(0, text.find(": "));
+  if (!is_place(place)) {
+    return said(text);
   }
-  const std::size_t at = std::min(refusal.rfind(kExpected), refusal.size());
-  out += tr_sentence(refusal.substr(0, at));
-  return at == refusal.size() ? out : out + tr("; ") + tr_sentence(refusal.substr(at + 2));
+  const std::string where = place == kCommandLine ? tr(place) : std::string(place);
+  return place.size() == text.size()
+             ? where
+             : tr_format("{}: {}", where, said(text.substr(place.size() + 2)));
 }
 
 std::string listed(const std::vector<std::string>& parts) { return join(parts, tr(", ")); }

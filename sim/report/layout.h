@@ -44,7 +44,8 @@ std::vector<std::string> rows_of(const Table& table, const TextStyle& style);
 
 // Lines with `first` before the first and as many blanks before the others.
 std::string paragraph(std::string_view first, std::string_view text, const TextStyle& style);
-// A paragraph that begins with a label, translated, in a column of its own: "  step      21.4 s ...".
+// A paragraph that begins with a label, which is translated, in a column of its own:
+// "  step      21.4 s ...".
 std::string labelled(std::string_view label, std::string_view text, const TextStyle& style);
 
 enum class Ink : std::uint8_t { kBold, kRed, kYellow };
@@ -54,8 +55,8 @@ std::string paint(std::string_view text, Ink ink, const TextStyle& style);
 // "warning: ...", each on lines of its own and translated.
 std::string warnings_text(const std::vector<std::string>& warnings, const TextStyle& style);
 
-// "what is wrong; expected something", translated.
-std::string refusal_text(std::string_view refusal);
+// "ds.json:3:12: what is said; what more", translated, with or without its place.
+std::string placed_text(std::string_view text);
 
 std::string join(const std::vector<std::string>& parts, std::string_view between);
 std::string listed(const std::vector<std::string>& parts);  // "a, b", in the language

@@ -213,32 +213,37 @@ bool is_call_of(const std::string& call, std::initializer_list<const char*> name
   });
 }
 
+bool of_other_command(const Literal& literal) {
+  return literal.file == "sim/report/replay.cpp" || literal.file == "sim/report/diagnosis.cpp" ||
+         literal.file == "sim/report/alternatives.cpp";
+}
+
 // What is translated where it is printed, and made there.
 bool is_looked_up(const Literal& literal) {
-  const bool other_command = literal.file == "sim/report/replay.cpp" ||
-                             literal.file == "sim/report/diagnosis.cpp" ||
-                             literal.file == "sim/report/alternatives.cpp";
-  return !literal.calls.empty() && literal.argument == 0 && !other_command &&
+  return !literal.calls.empty() && literal.argument == 0 && !of_other_command(literal) &&
          !literal.file.starts_with("sim/base/") &&
          is_call_of(literal.calls.back(), {"tr", "tr_format", "tr_sentence", "labelled"});
 }
 
-// Sentences, made where the data are, that three commands print.
+// Sentences, made where the data are, that three commands print: warnings, and what plans refuse.
 bool is_said_of_a_job(const Literal& literal) {
+  const auto within = [&literal](std::initializer_list<const char*> names) {
+    return std::ranges::any_of(
+        literal.calls, [names](const std::string& call) { return is_call_of(call, names); });
+  };
   const bool of_question = literal.file == "sim/plans/job.cpp" ||  // refused before there is a job
                            literal.file == "sim/plans/registry.cpp";
-  const bool here =
+  const bool of_plans =
       literal.file.starts_with("sim/plans/") || literal.file == "sim/study/predict.cpp";
-  const bool note =
-      std::ranges::find(literal.calls, "shape.notes.push_back") != literal.calls.end();
-  return ((here && !of_question) || note) && literal.text.find(' ') != std::string::npos &&
-         std::ranges::any_of(literal.calls, [](const std::string& call) {
-           return is_call_of(
-               call,
-               {"warnings.push_back", "warnings.emplace_back", "lines.push_back", "notes.push_back",
-                "warn_without_effect", "useless", "refuse", "refuse_experts", "refuse_adapters",
-                "require_precision", "refuse_activation_offload", "InputError"});
-         });
+  if (literal.text.size() < 3 || literal.text.find(' ') == std::string::npos || of_question ||
+      of_other_command(literal)) {
+    return false;
+  }
+  return within({"warnings.push_back", "warnings.emplace_back", "shape.notes.push_back"}) ||
+         (of_plans && within({"lines.push_back", "warn_without_effect", "useless", "refuse",
+                              "refuse_experts", "refuse_adapters", "refuse_activation_offload",
+                              "require_precision", "InputError"})) ||
+         (literal.file.starts_with("sim/import/") && within({"warn", "no_effect", "all_alike"}));
 }
 
 TEST(Table, HasEveryTextOfTheSources) {

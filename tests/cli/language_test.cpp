@@ -10,6 +10,7 @@
 #include "sim/cli/advise.h"
 #include "sim/cli/compare.h"
 #include "sim/cli/predict.h"
+#include "sim/import/keys.h"
 #include "sim/plans/plan.h"
 #include "sim/study/catalog.h"
 #include "tests/cli/program.h"
@@ -138,8 +139,7 @@ TEST_F(Chinese, PredictSaysAllOfTheWork) {
     options.work.lora_rank = "8";
     options.work.base = "nf4-double";
     options.work.lora_targets = "all-linear";
-    EXPECT_TRUE(answered(options, {"mixtral-8x7b-3l", "h200-pcie5"}, run_predict, catalog) ||
-                options.plan == "fsdp2-offload");
+    EXPECT_TRUE(answered(options, {"qwen1.5-moe-12l", "h200-pcie5"}, run_predict, catalog));
     for (const char* const offload : {"save_on_cpu", "save_on_cpu_pinned", "streamed"}) {
       options.work = {};
       options.work.activation_offload = offload;
@@ -161,7 +161,8 @@ TEST_F(Chinese, PredictSaysAllOfEveryOption) {
       if (option.kind == plans::OptionSpec::Kind::kFlag) {
         values = {"true", "false"};
       } else if (values.empty()) {
-        values = {option.kind == plans::OptionSpec::Kind::kVersion ? "0.14.5" : "2"};
+        values = {option.kind == plans::OptionSpec::Kind::kVersion ? "0.14.5"
+                                                                   : std::string(option.fallback)};
       }
       for (const std::string& value : values) {
         PredictOptions options;
@@ -214,6 +215,57 @@ TEST_F(Chinese, AdviseSaysAllOfIt) {
     answered(options, {"llama-3.1-8b", "workstation-pcie4-4090"}, run_advise, catalog);
   }
   EXPECT_GT(count, 14 * 5 / 2U);
+}
+
+TEST_F(Chinese, ConfigurationsSayAllOfWhatComesOfThem) {
+  const study::Catalog catalog = study::Catalog::embedded();
+  const Folder folder;
+  folder.write("two.json", R"({"zero_optimization": {"stage": 2, "cpu_offload": true,
+    "offload_param": {"device": "cpu"}, "overlap_comm": true, "reduce_bucket_size": "auto",
+    "stage3_gather_16bit_weights_on_model_save": true}, "bf16": {"enabled": "auto"},
+    "gradient_clipping": "auto", "zero_optimisation": {}, "train_batch_size": "auto",
+    "train_micro_batch_size_per_gpu": "auto", "gradient_accumulation_steps": "auto",
+    "wall_clock_breakdown": true, "optimizer": {"type": "Lamb", "params": {}}, // loose
+    "aio": {"use_gds": true}, "activation_checkpointing": {"cpu_checkpointing": true}})");
+  folder.write("three.json", R"({"zero_optimization": {"stage": 3, "sub_group_size": 1e12,
+    "offload_optimizer": {"device": "nvme", "nvme_path": "local", "pin_memory": true},
+    "offload_param": {"device": "cpu", "pin_memory": false}, "stage3_prefetch_bucket_size": "auto",
+    "stage3_max_live_parameters": 1e12, "zero_quantized_nontrainable_weights": true},
+    "fp16": {"enabled": true, "initial_scale_power": 32}, "prescale_gradients": true,
+    "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4})");
+  folder.write("none.json", R"({"train_micro_batch_size_per_gpu": 2})");
+  folder.write("fsdp.yaml",
+               "distributed_type: FSDP\nmixed_precision: 'no'\nnum_processes: 1\nfsdp_config:\n"
+               "  fsdp_offload_params: true\n  fsdp_version: 1\n  fsdp_state_dict_type: X\n");
+  const std::string arguments =
+      "--bf16 --per_device_train_batch_size 2 --max_grad_norm 1 --torch_compile true --lr 1 "
+      "--per_device_train_batch_sise 4 --fsdp true";
+  std::size_t count = 0;
+  for (const char* const file : {"two.json", "three.json", "none.json", "fsdp.yaml"}) {
+    for (const bool trainer : {false, true}) {
+      SCOPED_TRACE(std::string(file) + (trainer ? " with the Trainer" : ""));
+      PredictOptions options;
+      options.ds_config = (folder.path() / file).string();
+      options.explain = true;
+      if (trainer) {
+        options.trainer = arguments;
+      }
+      count += answered(options, {"llama-3.2-1b", "workstation-pcie4-4090"}, run_predict, catalog)
+                   ? 1
+                   : 0;
+    }
+  }
+  EXPECT_GE(count, 6U);
+  using imports::BlockSpec;
+  for (const BlockSpec* const block :
+       {&imports::top_block(), &imports::zero_block(), &imports::offload_optimizer_block(),
+        &imports::offload_param_block(), &imports::zenflow_block(), &imports::fp16_block(),
+        &imports::bf16_block(), &imports::aio_block(), &imports::activation_block(),
+        &imports::optimizer_block()}) {
+    for (const imports::Key& key : block->keys) {
+      EXPECT_TRUE(key.effect.empty() || tr_sentence(key.effect) != key.effect) << key.effect;
+    }
+  }
 }
 
 // But for the clock.

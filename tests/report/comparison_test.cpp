@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "sim/base/text.h"
 #include "sim/report/layout.h"
 #include "sim/report/text.h"
 #include "tests/report/fixture.h"
