@@ -84,6 +84,24 @@ bool is_name(std::string_view text) {
   return !any;
 }
 
+std::string without_wide_blanks(std::string_view text) {
+  std::string out;
+  bool wide = false;  // the character before
+  for (std::size_t at = 0; at < text.size();) {
+    const auto character = [text](std::size_t from) {
+      return text.substr(from, std::max<std::size_t>(1, utf8_length(text, from)));
+    };
+    const std::string_view here = character(at);
+    at += here.size();
+    if (here == " " && wide && at < text.size() && is_wide(character(at))) {
+      continue;
+    }
+    wide = is_wide(here);
+    out += here;
+  }
+  return out;
+}
+
 struct Translator {
   std::map<std::string, std::string, std::less<>> texts;  // none: English
   std::vector<std::pair<Pattern, Pattern>> sentences;     // the most literal first
@@ -156,22 +174,8 @@ void set_language(Language language) {
   translator() = std::move(made);
 }
 
-std::string without_wide_blanks(std::string_view text) {
-  std::string out;
-  bool wide = false;  // the character before
-  for (std::size_t at = 0; at < text.size();) {
-    const auto character = [text](std::size_t from) {
-      return text.substr(from, std::max<std::size_t>(1, utf8_length(text, from)));
-    };
-    const std::string_view here = character(at);
-    at += here.size();
-    if (here == " " && wide && at < text.size() && is_wide(character(at))) {
-      continue;
-    }
-    wide = is_wide(here);
-    out += here;
-  }
-  return out;
+std::string with_blanks_of_language(std::string text) {
+  return translator().texts.empty() ? text : without_wide_blanks(text);
 }
 
 std::string tr(std::string_view english) {

@@ -37,15 +37,16 @@ std::string tr_sentence(std::string_view english);
 // A value in force: a sentence where the table has one; any other text may be the user's.
 std::string tr_value(std::string_view english);
 
-// `text` without the blanks between two wide characters: beside a gap of a translation stands one,
-// as Chinese has it where letters or digits meet its characters, and a gap may hold either.
-std::string without_wide_blanks(std::string_view text);
+// A translation with its gaps filled: in Chinese without the blanks between two wide characters,
+// since beside a gap stands one, as where letters or digits meet its characters, and a gap may hold
+// either. Left out: names with such a blank lose it, too.
+std::string with_blanks_of_language(std::string text);
 
 // The entry for a format; a translation that takes its gaps in another order numbers them.
 template <class... Args>
 std::string tr_format(fmt::format_string<Args...> english, Args&&... args) {
   const fmt::string_view format = english;
-  return without_wide_blanks(
+  return with_blanks_of_language(
       fmt::vformat(tr({format.data(), format.size()}), fmt::make_format_args(args...)));
 }
 

@@ -68,8 +68,10 @@ TEST_F(Chinese, WhatIsMissingStaysEnglishAndIsNoted) {
 }
 
 TEST_F(Chinese, NoBlankStandsBetweenWideCharacters) {
-  EXPECT_EQ(without_wide_blanks("主机 需要 3 GiB 在 反向 阶段 "), "主机需要 3 GiB 在反向阶段 ");
-  EXPECT_EQ(without_wide_blanks("a b  c"), "a b  c");
+  EXPECT_EQ(with_blanks_of_language("主机 需要 3 GiB 在 反向 阶段 "), "主机需要 3 GiB 在反向阶段 ");
+  EXPECT_EQ(with_blanks_of_language("a b  c"), "a b  c");
+  set_language(Language::kEnglish);
+  EXPECT_EQ(with_blanks_of_language("主机 需要"), "主机 需要");
 }
 
 // The gaps of a text by number, each with its format.
