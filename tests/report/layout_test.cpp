@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "sim/base/text.h"
+
 namespace offsim::report::layout_test {
 namespace {
 

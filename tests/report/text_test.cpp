@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/base/text.h"
 #include "sim/report/layout.h"
 #include "tests/report/fixture.h"
 
