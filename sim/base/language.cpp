@@ -112,28 +112,33 @@ struct Translator {
     return found == texts.end() ? nullptr : &found->second;
   }
 
-  // By the first entry whose gaps are names or can be said, too.
-  std::optional<std::string> sentence(std::string_view english) const {
+  // By the first entry whose gaps are names or can be said, too; `deep` entries may be in each
+  // other, which bounds the search in texts of the user's.
+  std::optional<std::string> sentence(std::string_view english, int deep = kMostNested) const {
     if (const std::string* const text = find(english)) {
       return *text;
     }
+    const auto said = [&](std::string& gap) { return fill(gap, deep - 1); };
     for (const auto& [from, to] : sentences) {
-      auto gaps = from.match(english);
-      if (gaps && std::ranges::all_of(*gaps, [this](std::string& gap) { return fill(gap); })) {
+      auto gaps = deep > 0 ? from.match(english) : std::nullopt;
+      if (gaps && std::ranges::all_of(*gaps, said)) {
         return without_wide_blanks(to.filled(*gaps));
       }
     }
     return std::nullopt;
   }
 
-  bool fill(std::string& gap) const {
+  bool fill(std::string& gap, int deep = kMostNested) const {
     if (is_name(gap)) {
       return true;
     }
-    const std::optional<std::string> said = sentence(gap);
+    const std::optional<std::string> said = sentence(gap, deep);
     gap = said.value_or(gap);
     return said.has_value();
   }
+
+ private:
+  static constexpr int kMostNested = 4;
 };
 
 Translator& translator() {

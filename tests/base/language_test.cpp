@@ -67,6 +67,15 @@ TEST_F(Chinese, WhatIsMissingStaysEnglishAndIsNoted) {
   EXPECT_THAT(untranslated(), IsEmpty());
 }
 
+// They match many entries, each in many ways.
+TEST_F(Chinese, LongTextsOfAUserAreSoonGivenUp) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) {
+    text += "X (X) over x; x: ";
+  }
+  EXPECT_EQ(tr_value(text + "words of theirs"), text + "words of theirs");
+}
+
 TEST_F(Chinese, NoBlankStandsBetweenWideCharacters) {
   EXPECT_EQ(with_blanks_of_language("主机 需要 3 GiB 在 反向 阶段 "), "主机需要 3 GiB 在反向阶段 ");
   EXPECT_EQ(with_blanks_of_language("a b  c"), "a b  c");
