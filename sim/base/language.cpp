@@ -179,8 +179,8 @@ void set_language(Language language) {
   translator() = std::move(made);
 }
 
-std::string with_blanks_of_language(std::string text) {
-  return translator().texts.empty() ? text : without_wide_blanks(text);
+std::string with_blanks_of_language(std::string_view text) {
+  return translator().texts.empty() ? std::string(text) : without_wide_blanks(text);
 }
 
 std::string tr(std::string_view english) {

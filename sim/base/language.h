@@ -40,7 +40,7 @@ std::string tr_value(std::string_view english);
 // A translation with its gaps filled: in Chinese without the blanks between two wide characters,
 // since beside a gap stands one, as where letters or digits meet its characters, and a gap may hold
 // either. Left out: names with such a blank lose it, too.
-std::string with_blanks_of_language(std::string text);
+std::string with_blanks_of_language(std::string_view text);
 
 // The entry for a format; a translation that takes its gaps in another order numbers them.
 template <class... Args>

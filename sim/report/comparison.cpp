@@ -369,9 +369,11 @@ std::string budget_text(const plans::Job& job, const study::Prediction& predicti
   const double steps = std::ceil(tokens / static_cast<double>(job.workload.tokens_per_step()));
   const Seconds time = prediction.step * steps;
   const double hours = time.value / 3600;
-  std::string text =
-      tr_format("{} tokens take {} {} and {} hours", with_commas(tokens), with_commas(steps),
-                steps == 1 ? tr("step") : tr("steps"), three_digits(hours));
+  std::string text = steps == 1
+                         ? tr_format("{} tokens take 1 step and {} hours", with_commas(tokens),
+                                     three_digits(hours))
+                         : tr_format("{} tokens take {} steps and {} hours", with_commas(tokens),
+                                     with_commas(steps), three_digits(hours));
   text += tr_format(" ({} to {})", three_digits(prediction.step_low.value * steps / 3600),
                     three_digits(prediction.step_high.value * steps / 3600));
   text += prediction.cost ? tr_format(", and cost {} at {} an hour",

@@ -12,7 +12,6 @@ namespace offsim::report {
 
 namespace {
 
-using study::kLedgerPhases;
 using study::LedgerPool;
 using study::MemoryLedger;
 using Align = Table::Align;
