@@ -4,18 +4,9 @@
 #include <utility>
 
 #include "sim/base/error.h"
+#include "sim/base/text.h"
 
 namespace offsim {
-
-namespace {
-
-std::size_t width(const std::string& text) {
-  // Bytes 10xxxxxx continue a UTF-8 character.
-  return static_cast<std::size_t>(std::ranges::count_if(
-      text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80; }));
-}
-
-}  // namespace
 
 Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
@@ -30,15 +21,15 @@ std::string Table::text(const Style& style) const {
   std::vector<std::size_t> widths;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     header.push_back(columns_[i].header);
-    widths.push_back(width(header[i]));
+    widths.push_back(display_width(header[i]));
     for (const auto& row : rows_) {
-      widths[i] = std::max(widths[i], width(row[i]));
+      widths[i] = std::max(widths[i], display_width(row[i]));
     }
   }
   const auto line = [&](const std::vector<std::string>& cells) {
     std::string out(static_cast<std::size_t>(style.indent), ' ');
     for (std::size_t i = 0; i < cells.size(); ++i) {
-      const std::string padding(widths[i] - width(cells[i]), ' ');
+      const std::string padding(widths[i] - display_width(cells[i]), ' ');
       out += columns_[i].align == Align::kRight ? padding + cells[i] : cells[i] + padding;
       out += "  ";
     }

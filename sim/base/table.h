@@ -1,8 +1,7 @@
 // An aligned table of text for a terminal.
 //
-// Columns are as wide as their widest cell (counted in characters, not in terminal cells: wide East
-// Asian characters are left out) and two spaces apart. Lines carry no trailing blanks. Nothing is
-// wrapped or cut.
+// Columns are as wide as their widest cell (display_width of text.h) and two spaces apart. Lines
+// carry no trailing blanks. Nothing is wrapped or cut.
 #pragma once
 
 #include <cstdint>

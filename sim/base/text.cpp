@@ -1,5 +1,10 @@
 #include "sim/base/text.h"
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+
 namespace offsim {
 
 std::size_t utf8_length(std::string_view text, std::size_t at) {
@@ -28,6 +33,50 @@ bool is_control(std::string_view text, std::size_t at, std::size_t length) {
   const auto lead = static_cast<unsigned char>(text[at]);
   return length == 1 ? lead < 0x20 || lead == 0x7f
                      : lead == 0xc2 && static_cast<unsigned char>(text[at + 1]) < 0xa0;
+}
+
+bool is_wide(std::string_view character) {
+  // Unicode's East_Asian_Width W and F, neighbouring blocks as one.
+  static constexpr std::array<std::pair<std::uint32_t, std::uint32_t>, 13> kWide{
+      {{0x1100, 0x115f},
+       {0x2e80, 0x303e},
+       {0x3041, 0x4dbf},
+       {0x4e00, 0xa4cf},
+       {0xa960, 0xa97f},
+       {0xac00, 0xd7a3},
+       {0xf900, 0xfaff},
+       {0xfe10, 0xfe1f},
+       {0xfe30, 0xfe6f},
+       {0xff01, 0xff60},
+       {0xffe0, 0xffe6},
+       {0x1f300, 0x1faff},
+       {0x20000, 0x3fffd}}};
+  if (character.size() < 3) {
+    return false;
+  }
+  std::uint32_t code =
+      static_cast<unsigned char>(character[0]) & (character.size() == 3 ? 15U : 7U);
+  for (const char c : character.substr(1)) {
+    code = code << 6U | (static_cast<unsigned char>(c) & 0x3fU);
+  }
+  return std::ranges::any_of(
+      kWide, [code](const auto& block) { return block.first <= code && code <= block.second; });
+}
+
+std::size_t display_width(std::string_view text) {
+  std::size_t width = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t length = std::max<std::size_t>(1, utf8_length(text, at));
+    const std::string_view character = text.substr(at, length);
+    width += character == "\u2060" ? 0 : is_wide(character) ? 2 : 1;
+    at += length;
+  }
+  return width;
+}
+
+std::string padded(std::string_view text, std::size_t width) {
+  const std::size_t used = display_width(text);
+  return std::string(text) + std::string(width > used ? width - used : 0, ' ');
 }
 
 std::string printable(std::string_view text, std::size_t longest) {

@@ -14,6 +14,16 @@ std::size_t utf8_length(std::string_view text, std::size_t at);
 // Requires: they are one character of UTF-8.
 bool is_control(std::string_view text, std::size_t at, std::size_t length);
 
+// Columns that a terminal gives it: two to wide East Asian characters and full-width punctuation,
+// none to a word joiner (U+2060), one to all others, bytes that are not UTF-8 among them. Left out:
+// other characters without a width, such as combining accents, and those whose width is the
+// terminal's choice.
+std::size_t display_width(std::string_view text);
+bool is_wide(std::string_view character);  // Requires: it is one, of UTF-8
+
+// With as many blanks behind it as make it at least so wide.
+std::string padded(std::string_view text, std::size_t width);
+
 // On one line, whatever the text held: control characters and bytes that are not UTF-8 are shown as
 // '?'. What is longer than `longest` bytes loses its middle: "aaaaaaaa ... aaaa".
 std::string printable(std::string_view text, std::size_t longest = std::string_view::npos);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ostream>
 
+#include "sim/base/language.h"
 #include "sim/plans/checks.h"
 #include "sim/plans/plan.h"
 #include "sim/report/layout.h"
@@ -57,8 +58,8 @@ study::Scenario question(const StepQuestion& options, const std::string& plans,
       if (!by_flag) {
         plan.options.push_back(option);
       } else if (option.first.text != "deepspeed_version") {
-        imported.warnings.push_back(
-            fmt::format("{}: {} gives way to --set", option.first.place.text(), option.first.text));
+        imported.warnings.push_back(option.first.place.text() + ": " +
+                                    fmt::format("{} gives way to --set", option.first.text));
       }
     }
   }
@@ -99,6 +100,14 @@ void check(const study::Case& c, const imports::Imported& imported) {
   }
   job.plan->check(job);
   plans::check_question(job);
+}
+
+// "ds.json:3:12", "default of DeepSpeed 0.19.6", "ds.json:3:12, auto: the Trainer's".
+std::string setting_origin(const std::string& origin) {
+  const std::size_t at = origin.find(", auto: ");
+  return at == std::string::npos
+             ? report::placed_text(origin)
+             : report::listed({origin.substr(0, at), tr_sentence(origin.substr(at + 2))});
 }
 
 }  // namespace
@@ -147,14 +156,17 @@ std::string settings_text(const imports::Imported& imported, const report::TextS
   if (imported.settings.empty()) {
     return "";
   }
-  std::string out = fmt::format("\n  {} and what comes of it\n",
-                                imported.name.empty() ? "--trainer" : imported.name);
+  std::string out =
+      "\n  " +
+      tr_format("{} and what comes of it", imported.name.empty() ? "--trainer" : imported.name) +
+      "\n";
   for (const imports::Setting& s : imported.settings) {
-    out +=
-        report::paragraph("    ",
-                          fmt::format("{} {}{} ({})", s.key, s.value,
-                                      s.effect.empty() ? "" : ", no effect: " + s.effect, s.origin),
-                          style);
+    out += report::paragraph(
+        "    ",
+        tr_format("{} {}{} ({})", s.key, tr_value(s.value),
+                  s.effect.empty() ? "" : tr_format(", no effect: {}", tr_sentence(s.effect)),
+                  setting_origin(s.origin)),
+        style);
   }
   return out;
 }
@@ -165,12 +177,11 @@ std::string summary_text(const imports::Imported& imported, const report::TextSt
   }
   const auto idle = std::ranges::count_if(
       imported.settings, [](const imports::Setting& s) { return !s.effect.empty(); });
-  const auto in_force = static_cast<std::ptrdiff_t>(imported.settings.size()) - idle;
-  return report::paragraph(
-      "  config    ",
-      fmt::format("{}: {} {} in force, {} without effect (offsim predict --explain lists them)",
-                  imported.name.empty() ? "--trainer" : imported.name, in_force,
-                  in_force == 1 ? "setting" : "settings", idle),
+  return report::labelled(
+      "config",
+      tr_format("{}: settings in force {}, without effect {} (offsim predict --explain lists them)",
+                imported.name.empty() ? "--trainer" : imported.name,
+                static_cast<std::ptrdiff_t>(imported.settings.size()) - idle, idle),
       style);
 }
 

@@ -7,6 +7,7 @@
 
 #include "sim/base/quantity.h"
 #include "sim/base/table.h"
+#include "sim/base/text.h"
 #include "sim/cli/explain.h"
 #include "sim/cli/question.h"
 #include "sim/model/tensors.h"
@@ -26,7 +27,7 @@ Table::Style style_of(const CatalogOptions& options) {
 bool fits(const Table& table, const report::TextStyle& style) {
   const std::string text = table.text();
   return std::ranges::all_of(report::lines_of(text), [&](const std::string& line) {
-    return report::visible_width(line) <= report::page_width(style);
+    return display_width(line) <= report::page_width(style);
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <ostream>
 
+#include "sim/base/language.h"
 #include "sim/cli/rows.h"
 #include "sim/report/json.h"
 
@@ -51,10 +52,10 @@ int run_compare(const CompareOptions& options, std::ostream& out, std::ostream& 
     return 0;
   }
   std::string title = imported.plan.name.text.empty()
-                          ? "plans compared"
-                          : fmt::format("{} beside other plans", imported.name);
+                          ? tr("plans compared")
+                          : tr_format("{} beside other plans", imported.name);
   if (options.work.micro_batch == "largest") {
-    title += ", each with the largest micro-batch that fits";
+    title = report::listed({title, tr("each with the largest micro-batch that fits")});
   }
   out << report::comparison_text(title, rows, options.terminal.style)
       << summary_text(imported, options.terminal.style)

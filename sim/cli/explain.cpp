@@ -6,6 +6,7 @@
 #include <map>
 
 #include "sim/base/config.h"
+#include "sim/base/language.h"
 #include "sim/base/table.h"
 #include "sim/report/layout.h"
 
@@ -43,10 +44,10 @@ std::string written_value(const Node& figure) {
   for (std::size_t i = 0; i < figure.keys.size(); ++i) {
     const Node& item = figure.items[i];
     if (figure.keys[i] == "points") {
-      return fmt::format("{} points", item.items.size());
+      return tr_format("{} points", item.items.size());
     }
     if (figure.keys[i] == "rows") {
-      return fmt::format("{} rows", std::ranges::count(item.scalar, '\n'));
+      return tr_format("{} rows", std::ranges::count(item.scalar, '\n'));
     }
     if (figure.keys[i] == "value" || figure.keys[i] == "machine") {
       return item.scalar;
@@ -56,23 +57,23 @@ std::string written_value(const Node& figure) {
 }
 
 std::string origin_text(const Place& place) {
-  return place.file.empty() ? "default" : place.text();
+  return place.file.empty() ? tr("default") : report::placed_text(place.text());
 }
 
 }  // namespace
 
 std::string figures_text(const study::Catalog& catalog, const machine::Machine& machine,
                          const report::TextStyle& style) {
-  Table table({{"figure"}, {"value", Table::Align::kRight}, {"source"}});
+  Table table({{tr("figure")}, {tr("value"), Table::Align::kRight}, {tr("source")}});
   std::vector<std::string> from;
   Documents read;
   for (const machine::Figure& figure : machine.figures) {
     const Node* written = map_at(document(catalog, figure.place.file, read), figure.place);
-    table.add_row(
-        {figure.name, written == nullptr ? "" : written_value(*written),
-         fmt::format("{} +-{:.3g} %", machine::source_name(figure.source), figure.spread * 100)});
-    from.push_back(fmt::format("{}{}{} ({})", figure.title, figure.title.empty() ? "" : ": ",
-                               figure.from, figure.place.text()));
+    table.add_row({figure.name, written == nullptr ? "" : written_value(*written),
+                   fmt::format("{} +-{:.3g} %", tr(machine::source_name(figure.source)),
+                               figure.spread * 100)});
+    const std::string title = figure.title.empty() ? "" : tr_sentence(figure.title) + ": ";
+    from.push_back(fmt::format("{}{} ({})", title, figure.from, figure.place.text()));
   }
   const std::vector<std::string> rows = report::rows_of(table, style);
   std::string out = rows.front() + "\n";
@@ -84,31 +85,32 @@ std::string figures_text(const study::Catalog& catalog, const machine::Machine& 
 
 std::string given_text(const study::Case& c, const std::vector<std::string>& warnings,
                        const report::TextStyle& style) {
-  Table given({{"in force"}, {"value"}, {"from"}, {"effect"}});
+  Table given({{tr("in force")}, {tr("value")}, {tr("from")}, {tr("effect")}});
   std::vector<std::string> defaults;
   bool any = false;
   for (const Origin& origin : c.origins) {
     if (origin.place.file.empty()) {
-      defaults.push_back(report::tie(
-          fmt::format("{} {}", origin.name.substr(origin.name.find('.') + 1), origin.value)));
+      defaults.push_back(report::tie(fmt::format(
+          "{} {}", origin.name.substr(origin.name.find('.') + 1), tr_value(origin.value))));
       continue;
     }
     const bool idle = std::ranges::any_of(warnings, [&origin](const std::string& warning) {
       return warning.find(origin.name.substr(origin.name.find('.') + 1) + " has no effect") !=
              std::string::npos;
     });
-    given.add_row({origin.name, origin.value, origin.place.text(), idle ? "none" : ""});
+    given.add_row(
+        {origin.name, tr_value(origin.value), origin_text(origin.place), idle ? tr("none") : ""});
     any = true;
   }
   return (any ? "\n" + report::join(report::rows_of(given, style), "\n") : "") + "\n" +
-         report::paragraph("  ", "by default: " + report::join(defaults, ", "), style);
+         report::paragraph("  ", tr_format("by default: {}", report::listed(defaults)), style);
 }
 
 std::string explain_text(const study::Catalog& catalog, const study::Case& c,
                          const report::TextStyle& style) {
-  Table settings({{"setting"}, {"value"}, {"from"}});
+  Table settings({{tr("setting")}, {tr("value")}, {tr("from")}});
   for (const Origin& origin : c.origins) {
-    settings.add_row({origin.name, origin.value, origin_text(origin.place)});
+    settings.add_row({origin.name, tr_value(origin.value), origin_text(origin.place)});
   }
   return report::join(report::rows_of(settings, style), "\n") + "\n\n" +
          figures_text(catalog, c.job.machine, style) + "\n";

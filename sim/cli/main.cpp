@@ -13,6 +13,7 @@
 
 #include "sim/base/config.h"
 #include "sim/base/error.h"
+#include "sim/base/language.h"
 #include "sim/cli/advise.h"
 #include "sim/cli/calibrate.h"
 #include "sim/cli/catalog.h"
@@ -21,6 +22,7 @@
 #include "sim/cli/dag.h"
 #include "sim/cli/diagnose.h"
 #include "sim/cli/fit.h"
+#include "sim/cli/flags.h"
 #include "sim/cli/output.h"
 #include "sim/cli/predict.h"
 #include "sim/cli/question.h"
@@ -50,79 +52,7 @@ struct Command {
   std::function<int(std::ostream& out, std::ostream& err)> run;
 };
 
-void add_work_flags(CLI::App* app, WorkFlags& work) {
-  app->add_option("--micro-batch", work.micro_batch, "sequences a GPU, or largest: what fits")
-      ->type_name("N");
-  app->add_option("--micro-batch-limit", work.micro_batch_limit, "beside largest: at most so many")
-      ->type_name("N");
-  app->add_option("--sequence", work.sequence, "tokens a sequence (1024)")->type_name("S");
-  app->add_option("--accumulation", work.accumulation, "micro-batches a step (1)")->type_name("K");
-  app->add_option("--gpus", work.gpus, "data-parallel ranks on one host (1)")->type_name("N");
-  app->add_option("--checkpointing", work.checkpointing, "none or full (none)")->type_name("C");
-  app->add_option("--activation-offload", work.activation_offload,
-                  "none, save_on_cpu, save_on_cpu_pinned, streamed")
-      ->type_name("A");
-  app->add_option("--precision", work.precision, "bf16-mixed, bf16, fp16-mixed or fp32")
-      ->type_name("P");
-  app->add_option("--lora-rank", work.lora_rank, "train adapters of this rank, all else frozen (0)")
-      ->type_name("R");
-  app->add_option("--lora-targets", work.lora_targets, "query-value, attention or all-linear")
-      ->type_name("T");
-  app->add_option("--base", work.base, "what is frozen: 16-bit, int8, nf4, nf4-double")
-      ->type_name("B");
-  app->add_option("--loader-workers", work.loader_workers,
-                  "cores that a process's data loader keeps busy (0)")
-      ->type_name("N");
-  app->add_option("--loader-bandwidth", work.loader_bandwidth, "DRAM that it takes, such as 2GB/s")
-      ->type_name("B/s");
-  app->add_flag("--phase-sync", work.phase_sync, "the loop synchronises between its phases")
-      ->disable_flag_override();
-  app->add_option("--set", work.set, "an option of a plan; may be repeated")
-      ->type_name("PLAN.OPTION=VALUE")
-      ->allow_extra_args(false);
-}
-
-enum class Asks : std::uint8_t { kOnePlan, kSeveralPlans };
-
-template <class Options>
-void add_question_flags(CLI::App* app, Options& options, Asks asks) {
-  app->add_option("--model", options.model, "a name of the catalog, a config.json or its folder")
-      ->type_name("M");
-  app->add_option("--hardware", options.hardware, "a name of the catalog or a YAML file")
-      ->type_name("H");
-  if (asks == Asks::kOnePlan) {
-    app->add_option("--plan", options.plan, "a training system: offsim catalog plans")
-        ->type_name("P");
-  } else {
-    app->add_option("--plans", options.plan, "names separated by commas, or all (all)")
-        ->type_name("P,...");
-  }
-  add_work_flags(app, options.work);
-}
-
-// `instead`: what a configuration's plan is beside those of other flags.
-void add_config_flags(CLI::App* app, StepQuestion& options, const std::string& instead) {
-  app->add_option("--ds-config", options.ds_config, instead + ": DeepSpeed's, or Accelerate's")
-      ->type_name("FILE");
-  app->add_option("--trainer", options.trainer,
-                  "arguments of Hugging Face's Trainer, or their file")
-      ->type_name("\"ARGS\"");
-}
-
-void add_catalog_flag(CLI::App* app, std::optional<std::string>& catalog) {
-  app->add_option("--catalog", catalog, "a folder with hardware/ and models/")->type_name("DIR");
-}
-
-void add_json_flag(CLI::App* app, std::string& json) {
-  app->add_option("--json", json, "write JSON; - for stdout, without text")->type_name("FILE");
-}
-
-void add_answer_flags(CLI::App* app, std::optional<std::string>& price, std::string& json) {
-  app->add_option("--price", price, "of one GPU, such as \"3.35 USD/h\"")->type_name("USD/h");
-  add_json_flag(app, json);
-}
-
-Command predict_command_line(CLI::App& main, PredictOptions& options) {
+Command predict_command_line(CLI::App& main, PredictOptions& options, std::string& language) {
   CLI::App* app = main.add_subcommand("predict", "one step of a model on a machine under a plan");
   add_question_flags(app, options, Asks::kOnePlan);
   add_config_flags(app, options, "in place of --plan");
@@ -136,6 +66,7 @@ Command predict_command_line(CLI::App& main, PredictOptions& options) {
       ->disable_flag_override();
   app->add_flag("--memory", options.memory, "what every pool holds in every phase, tag by tag")
       ->disable_flag_override();
+  add_language_flag(app, language);
   add_catalog_flag(app, options.catalog);
   app->footer(
       "Example:\n  offsim predict --model qwen2.5-14b --hardware gh200-480gb --plan megatrain \\\n"
@@ -145,11 +76,12 @@ Command predict_command_line(CLI::App& main, PredictOptions& options) {
           }};
 }
 
-Command advise_command_line(CLI::App& main, AdviseOptions& options) {
+Command advise_command_line(CLI::App& main, AdviseOptions& options, std::string& language) {
   CLI::App* app = main.add_subcommand("advise", "what to change, each edit simulated");
   add_question_flags(app, options, Asks::kOnePlan);
   add_config_flags(app, options, "in place of --plan");
   add_json_flag(app, options.json);
+  add_language_flag(app, language);
   add_catalog_flag(app, options.catalog);
   app->footer(
       "Example:\n  offsim advise --model llama-3.1-8b --hardware h200-pcie5 \\\n"
@@ -159,7 +91,7 @@ Command advise_command_line(CLI::App& main, AdviseOptions& options) {
           }};
 }
 
-Command compare_command_line(CLI::App& main, CompareOptions& options) {
+Command compare_command_line(CLI::App& main, CompareOptions& options, std::string& language) {
   CLI::App* app = main.add_subcommand("compare", "plans and machines beside each other");
   add_question_flags(app, options, Asks::kSeveralPlans);
   app->get_option("--hardware")
@@ -167,6 +99,7 @@ Command compare_command_line(CLI::App& main, CompareOptions& options) {
       ->type_name("H,...");
   add_config_flags(app, options, "row 1, work of all");
   add_answer_flags(app, options.price, options.json);
+  add_language_flag(app, language);
   add_catalog_flag(app, options.catalog);
   app->footer(
       "Example:\n  offsim compare --model llama-3.1-8b --hardware h200-pcie5,gh200-480gb \\\n"
@@ -432,6 +365,7 @@ int run(int argc, char** argv) {
   CalibrateOptions calibrate;
   ReplayOptions replay;
   DiagnoseOptions diagnose;
+  std::string language = "en";
   predict.terminal = advise.terminal = compare.terminal = cost.terminal = run_options.terminal =
       catalog.terminal = validate.terminal = calibrate.terminal = replay.terminal =
           diagnose.terminal = fit.terminal = terminal_of_process();
@@ -441,9 +375,9 @@ int run(int argc, char** argv) {
   main.require_subcommand(0, 1);
   main.allow_extras();
   main.footer("Example:\n  offsim compare --model llama-3.1-8b --hardware h200-pcie5");
-  const std::vector<Command> commands{predict_command_line(main, predict),
-                                      advise_command_line(main, advise),
-                                      compare_command_line(main, compare),
+  const std::vector<Command> commands{predict_command_line(main, predict, language),
+                                      advise_command_line(main, advise, language),
+                                      compare_command_line(main, compare, language),
                                       cost_command_line(main, cost),
                                       diagnose_command_line(main, diagnose),
                                       run_command_line(main, run_options),
@@ -468,6 +402,7 @@ int run(int argc, char** argv) {
     std::cout << kShortHelp;
     return 0;
   }
+  set_language(language == "zh" ? Language::kChinese : Language::kEnglish);
   return command->run(std::cout, std::cerr);
 }
 

@@ -232,10 +232,13 @@ void Block::unknown(const std::string& name, const Place& place) {
   const bool loud =
       std::ranges::count(std::vector<std::string>{"zero_optimization", "bf16", "fp16", "aio"},
                          near) > 0;
-  findings_->warn(place,
-                  fmt::format("{} ignores '{}'{}{}{}", spec_->reader, key, where,
-                              loud ? ", and all that is in it: NOTHING of it is in force" : "",
-                              hint.empty() ? "" : "; " + hint));
+  std::string warning = spec_->name.empty()
+                            ? fmt::format("{} ignores '{}'", spec_->reader, key)
+                            : fmt::format("{} ignores '{}' in {}", spec_->reader, key, spec_->name);
+  if (loud) {
+    warning = fmt::format("{}, and all that is in it: NOTHING of it is in force", warning);
+  }
+  findings_->warn(place, hint.empty() ? warning : fmt::format("{}; {}", warning, hint));
 }
 
 const Block::Value* Block::find(std::string_view key) const {

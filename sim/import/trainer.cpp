@@ -222,9 +222,12 @@ void Trainer::list() {
                                     : "not read: no argument of the Trainer"});
     if (!known) {
       const std::string near = nearest_argument(name);
-      findings_->warn(value.place,
-                      fmt::format("--{} is no argument of the Trainer, and not read{}", shown,
-                                  near.empty() ? "" : fmt::format("; did you mean --{}?", near)));
+      findings_->warn(
+          value.place,
+          near.empty()
+              ? fmt::format("--{} is no argument of the Trainer, and not read", shown)
+              : fmt::format("--{} is no argument of the Trainer, and not read; did you mean --{}?",
+                            shown, near));
     } else if (found != arguments().end() && !found->second.empty() &&
                found->second != kLeftToTheTrainer && lower(value.text) != "false") {
       findings_->warn(value.place, fmt::format("--{} is {}", name, found->second));

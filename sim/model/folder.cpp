@@ -182,9 +182,10 @@ void compare(Shape& shape, const Stored& stored, const fs::path& folder) {
   }
   const bool counted = stored.numbers > 0;
   shape.notes.push_back(fmt::format(
-      "{} holds {} {}, and config.json describes {} parameters: is it of another model?",
-      stored.file, with_commas(std::round(counted ? stored.numbers : stored.bytes)),
-      counted ? "numbers" : "bytes", with_commas(expected)));
+      "{} holds {}, and config.json describes {} parameters: is it of another model?", stored.file,
+      counted ? fmt::format("{} numbers", with_commas(std::round(stored.numbers)))
+              : fmt::format("{} bytes", with_commas(std::round(stored.bytes))),
+      with_commas(expected)));
 }
 
 Shape read_folder(const fs::path& folder) {

@@ -115,9 +115,11 @@ std::vector<std::string> check_question(const Job& job) {
   }
   warn_of_experts(warnings, shape);
   if (const std::int64_t used = job.workload.gpus; used < job.machine.gpus) {
-    warnings.push_back(fmt::format("{} of the {} GPUs of {}, with all of its host",
-                                   used == 1 ? "one" : std::to_string(used), job.machine.gpus,
-                                   job.machine.name));
+    const std::int64_t all = job.machine.gpus;
+    warnings.push_back(used == 1 ? fmt::format("one of the {} GPUs of {}, with all of its host",
+                                               all, job.machine.name)
+                                 : fmt::format("{} of the {} GPUs of {}, with all of its host",
+                                               used, all, job.machine.name));
   }
   return warnings;
 }

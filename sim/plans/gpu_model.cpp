@@ -239,6 +239,7 @@ void GpuModel::backward(const Run& run) {
     return;
   }
   run(Pass::kBackward, 0);
+  hooks_.end_backward();
   if (tied) {
     gpu_.launch(add_tied_gradient(Bytes(tied_bytes_)));
     drop(tied);

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
+#include "sim/base/language.h"
 #include "sim/base/table.h"
 #include "sim/report/json.h"
 #include "sim/report/layout.h"
@@ -29,12 +30,18 @@ constexpr std::size_t kMostMisfits = 6;
 constexpr double kNothing = 0.002;    // a change that small is none
 constexpr std::size_t kNumbers = 44;  // columns of a row beside the edit
 
+// Settings keep the names that they are given by; a plan and a machine are none.
+std::string setting_text(const study::Change& change) {
+  const bool is_word = change.setting == "plan" || change.setting == "hardware";
+  return fmt::format("{} {}", is_word ? tr(change.setting) : change.setting, change.to);
+}
+
 std::string change_text(const Edit& edit) {
   std::vector<std::string> parts;
   for (const study::Change& change : edit.changes) {
-    parts.push_back(fmt::format("{} {}", change.setting, change.to));
+    parts.push_back(setting_text(change));
   }
-  return join(parts, ", ");
+  return listed(parts);
 }
 
 // "+12 %", "x 4.4", "-71 %".
@@ -62,12 +69,12 @@ void add_row(Table& table, const std::string& what, const study::Prediction& p,
 }
 
 Table edits_table(const char* title) {
-  return Table({{title},
-                {"step", Align::kRight},
-                {"tokens/s", Align::kRight},
-                {"gain", Align::kRight},
-                {"GPU", Align::kRight},
-                {"host", Align::kRight}});
+  return Table({{tr(title)},
+                {tr("step"), Align::kRight},
+                {tr("tokens/s"), Align::kRight},
+                {tr("gain"), Align::kRight},
+                {tr("GPU"), Align::kRight},
+                {tr("host"), Align::kRight}});
 }
 
 std::string rows_text(const char* title, const std::vector<const Tried*>& rows, std::size_t most,
@@ -82,7 +89,7 @@ std::string rows_text(const char* title, const std::vector<const Tried*>& rows, 
   }
   std::string out = "\n" + table.text({.colour = style.colour});
   if (rows.size() > most) {
-    out += fmt::format("  and {} more\n", rows.size() - most);
+    out += "  " + tr_format("and {} more", rows.size() - most) + "\n";
   }
   return out;
 }
@@ -91,18 +98,17 @@ std::string rows_text(const char* title, const std::vector<const Tried*>& rows, 
 std::string what_is_too_small(const study::Prediction& p) {
   for (const study::PoolReport& pool : p.pools) {
     if (!pool.fits()) {
-      return fmt::format("{} {} of {} GiB", pool_title(pool.name), gib_number(pool.needed()),
-                         gib_number(*pool.capacity));
+      return tr_format("{} {} of {} GiB", tr(pool_title(pool.name)), gib_number(pool.needed()),
+                       gib_number(*pool.capacity));
     }
   }
-  return "may swap";
+  return tr("may swap");
 }
 
 std::string list_text(const char* title, const std::vector<std::string>& parts,
                       const TextStyle& style) {
-  return parts.empty()
-             ? ""
-             : "\n" + std::string(title) + "\n" + paragraph("  ", join(parts, "; "), style);
+  return parts.empty() ? ""
+                       : "\n" + tr(title) + "\n" + paragraph("  ", join(parts, tr("; ")), style);
 }
 
 // What people are told to do about a slow offloaded step, in that order, judged for this job.
@@ -111,19 +117,20 @@ constexpr std::string_view kLess = "<";
 struct UsualAdvice {
   std::string_view setting;
   std::string_view to;  // a value, or more or less of what is in force
+  const char* number;
   const char* words;
 };
 constexpr std::array<UsualAdvice, 10> kUsual{{
-    {"offload_optimizer", "none", "1. Adam on the GPU, parameters still offloaded"},
-    {"offload_param", "none", "   parameters on the GPU, Adam still offloaded"},
-    {"pin_memory", "true", "2. pinned memory"},
-    {"micro_batch", kMore, "3. a larger micro-batch"},
-    {"checkpointing", "full", "   checkpointing, and what it makes room for"},
-    {"checkpointing", "none", "   no checkpointing"},
-    {"accumulation", kMore, "   more accumulation"},
-    {"stage3_max_live_parameters", kMore, "4. more live parameters, longer reuse"},
-    {"stage3_prefetch_bucket_size", kMore, "   a larger prefetch bucket"},
-    {"loader_workers", kLess, "5. fewer data loader workers"},
+    {"offload_optimizer", "none", "1. ", "Adam on the GPU, parameters still offloaded"},
+    {"offload_param", "none", "   ", "parameters on the GPU, Adam still offloaded"},
+    {"pin_memory", "true", "2. ", "pinned memory"},
+    {"micro_batch", kMore, "3. ", "a larger micro-batch"},
+    {"checkpointing", "full", "   ", "checkpointing, and what it makes room for"},
+    {"checkpointing", "none", "   ", "no checkpointing"},
+    {"accumulation", kMore, "   ", "more accumulation"},
+    {"stage3_max_live_parameters", kMore, "4. ", "more live parameters, longer reuse"},
+    {"stage3_prefetch_bucket_size", kMore, "   ", "a larger prefetch bucket"},
+    {"loader_workers", kLess, "5. ", "fewer data loader workers"},
 }};
 
 bool is_usual(const UsualAdvice& usual, const Edit& edit) {
@@ -141,21 +148,21 @@ bool is_usual(const UsualAdvice& usual, const Edit& edit) {
 
 std::string verdict(const Tried& tried, bool now_fits) {
   if (!tried.refused.empty()) {
-    return "refused";
+    return tr("refused");
   }
   if (tried.idle) {
-    return "no effect here";
+    return tr("no effect here");
   }
   if (!tried.fits()) {
-    return "does not fit";
+    return tr("does not fit");
   }
   if (!now_fits) {
-    return "fits";
+    return tr("fits");
   }
   if (std::abs(tried.gain) < kNothing) {
-    return "no difference";
+    return tr("no difference");
   }
-  return tried.gain < 0 ? fmt::format("{}: slower", gain_text(tried.gain)) : gain_text(tried.gain);
+  return tried.gain < 0 ? tr_format("{}: slower", gain_text(tried.gain)) : gain_text(tried.gain);
 }
 
 // Without the name of the setting, which the words say: "16", "full, micro_batch 72".
@@ -165,20 +172,21 @@ std::string values_text(const Edit& edit) {
     if (parts.empty()) {
       parts.push_back(change.to);
     } else if (change.to != parts.front()) {
-      parts.push_back(fmt::format("{} {}", change.setting, change.to));
+      parts.push_back(setting_text(change));
     }
   }
-  return join(parts, ", ");
+  return listed(parts);
 }
 
 std::string usual_text(const Advice& advice, const TextStyle& style) {
-  Table table({{"the usual advice, in its order"}, {"here"}});
+  Table table({{tr("the usual advice, in its order")}, {tr("here")}});
   for (const UsualAdvice& usual : kUsual) {
     const auto found = std::ranges::find_if(
         advice.tried, [&](const Tried& t) { return is_usual(usual, t.edit); });  // the best
     if (found != advice.tried.end()) {
-      table.add_row({usual.words, fmt::format("{} ({})", verdict(*found, advice.now.fits()),
-                                              values_text(found->edit))});
+      table.add_row(
+          {usual.number + tr(usual.words),
+           tr_format("{} ({})", verdict(*found, advice.now.fits()), values_text(found->edit))});
     }
   }
   return "\n" + join(rows_of(table, style), "\n") + "\n";
@@ -191,13 +199,12 @@ std::string bounds_text(const Advice& advice, const TextStyle& style) {
     parts.push_back(tie(fmt::format("{} {}", resource, time_text(time, advice.now.step))));
   }
   const double share = advice.bounds.empty() ? 0 : advice.bounds.front().second / advice.now.step;
-  return "\n" +
-         paragraph("",
-                   fmt::format("Bounds: each resource alone takes {} of the {} step; "
-                               "perfect overlap could save {} at most.",
-                               join(parts, ", "), tie(time_text(advice.now.step, advice.now.step)),
-                               tie(percent(1 - std::min(1.0, share)))),
-                   style);
+  return "\n" + paragraph("",
+                          tr_format("Bounds: each resource alone takes {} of the {} step; "
+                                    "perfect overlap could save {} at most.",
+                                    listed(parts), tie(time_text(advice.now.step, advice.now.step)),
+                                    tie(percent(1 - std::min(1.0, share)))),
+                          style);
 }
 
 // The edits by what comes of them, in words but for those that get a row.
@@ -215,7 +222,7 @@ struct Groups {
         idle.push_back(name);
       } else if (!tried.fits()) {
         if (misfits.size() < kMostMisfits) {  // nearest first
-          misfits.push_back(tie(fmt::format("{} ({})", name, what_is_too_small(tried.prediction))));
+          misfits.push_back(tie(tr_format("{} ({})", name, what_is_too_small(tried.prediction))));
         } else {
           ++more;
         }
@@ -228,7 +235,7 @@ struct Groups {
       }
     }
     if (more > 0) {
-      misfits.push_back(tie(fmt::format("and {} more", more)));
+      misfits.push_back(tie(tr_format("and {} more", more)));
     }
     for (const Tried& tried : advice.pairs) {
       pairs.push_back(&tried);
@@ -246,8 +253,8 @@ std::string tokens_text(const Groups& of, const TextStyle& style) {
     return "";
   }
   return paragraph("  ",
-                   "A gain is in tokens a second. Another micro_batch or accumulation is also "
-                   "another number of tokens that an optimizer step learns from.",
+                   tr("A gain is in tokens a second. Another micro_batch or accumulation is also "
+                      "another number of tokens that an optimizer step learns from."),
                    style);
 }
 
@@ -260,7 +267,7 @@ std::string advice_text(const plans::Job& job, const Advice& advice, const TextS
   add_row(now, std::string(job.plan->name), advice.now, "", style);
   std::string out = "\n" + now.text({.colour = style.colour});
   if (!now_fits) {
-    out += paragraph("  ", "does not fit: " + what_is_too_small(advice.now), style);
+    out += paragraph("  ", tr_format("does not fit: {}", what_is_too_small(advice.now)), style);
   }
   out += rows_text(now_fits ? "worth it, simulated" : "makes it fit, simulated", of.better,
                    kMostRows, now_fits, style);
@@ -268,9 +275,9 @@ std::string advice_text(const plans::Job& job, const Advice& advice, const TextS
   out += tokens_text(of, style);
   if (advice.best() == nullptr) {
     out += "\n" + paragraph("",
-                            now_fits ? "No edit gains 2 % or more: as good as it gets here."
-                            : advice.untried > 0 ? "Nothing of what was tried makes it fit."
-                                                 : "No edit, and no two of them, make it fit.",
+                            now_fits ? tr("No edit gains 2 % or more: as good as it gets here.")
+                            : advice.untried > 0 ? tr("Nothing of what was tried makes it fit.")
+                                                 : tr("No edit, and no two of them, make it fit."),
                             style);
   }
   out += usual_text(advice, style);
@@ -281,9 +288,9 @@ std::string advice_text(const plans::Job& job, const Advice& advice, const TextS
   out += list_text("refused by the system", of.refused, style);
   if (advice.untried > 0) {
     out += "\n" + paragraph("",
-                            fmt::format("{} more were not tried: steps as long as this one take "
-                                        "too long to simulate so often.",
-                                        advice.untried),
+                            tr_format("{} more were not tried: steps as long as this one take "
+                                      "too long to simulate so often.",
+                                      advice.untried),
                             style);
   }
   return now_fits ? out + bounds_text(advice, style) : out;

@@ -7,6 +7,7 @@
 
 #include "sim/base/quantity.h"
 #include "sim/base/table.h"
+#include "sim/base/text.h"
 #include "sim/report/layout.h"
 
 namespace offsim::report {
@@ -96,13 +97,13 @@ std::string table_text(const CostStudy& study, const TextStyle& style) {
   }
   const std::vector<std::string> left = lines_of(numbers.text()), right = lines_of(names.text());
   const auto width_of = [](const std::vector<std::string>& lines) {
-    return visible_width(*std::ranges::max_element(lines, {}, visible_width));
+    return display_width(*std::ranges::max_element(lines, {}, display_width));
   };
   const std::size_t column = width_of(left) + 2;
   const bool beside = 2 + column + width_of(right) <= page_width(style);
   std::string out;
   for (std::size_t i = 0; i < left.size(); ++i) {
-    const std::string pad(column - visible_width(left[i]), ' ');
+    const std::string pad(column - display_width(left[i]), ' ');
     const std::string line =
         beside ? "  " + left[i] + pad + right[i] : "  " + right[i] + "\n    " + left[i];
     out += (i == 0 || (asked > 0 && i == asked) ? paint(line, Ink::kBold, style) : line) + "\n";

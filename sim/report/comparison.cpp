@@ -8,8 +8,10 @@
 #include <utility>
 
 #include "sim/base/error.h"
+#include "sim/base/language.h"
 #include "sim/base/quantity.h"
 #include "sim/base/table.h"
+#include "sim/base/text.h"
 #include "sim/report/layout.h"
 #include "sim/report/text.h"
 
@@ -43,22 +45,22 @@ Facts settings_of(const plans::Job& job) {
   const plans::Workload usual;
   Facts facts;
   if (work.gpus != usual.gpus) {
-    facts.push_back(fmt::format("{} GPUs", work.gpus));
+    facts.push_back(tr_format("{} GPUs", work.gpus));
   }
   if (work.checkpointing != usual.checkpointing) {
-    facts.push_back(fmt::format("checkpointing {}", plans::to_string(work.checkpointing)));
+    facts.push_back(tr_format("checkpointing {}", plans::to_string(work.checkpointing)));
   }
   if (work.precision != usual.precision) {
     facts.emplace_back(plans::to_string(work.precision));
   }
   if (work.activation_offload != plans::ActivationOffload::kNone) {
-    facts.push_back(fmt::format("activations {}", plans::to_string(work.activation_offload)));
+    facts.push_back(tr_format("activations {}", plans::to_string(work.activation_offload)));
   }
   if (job.shape.adapters.any()) {
     facts.push_back(adapters_text(job.shape.adapters));
   }
   if (work.phase_sync) {
-    facts.emplace_back("phases synchronised");
+    facts.push_back(tr("phases synchronised"));
   }
   if (const std::string loader = loader_text(work); !loader.empty()) {
     facts.push_back(loader);
@@ -79,16 +81,20 @@ Facts plan_of(const plans::Job& job) {
 struct ColumnKind {
   const char* header;
   const char* prefix;  // before the facts where they stand without the header
-  const char* between;
+  bool is_list;        // its facts are listed; else they are words of one
   Facts (*facts)(const plans::Job& job);
 };
 constexpr std::array<ColumnKind, 5> kColumns{{
-    {"model", "", "", model_of},
-    {"hardware", "", "", hardware_of},
-    {"micro-batch", "micro-batch ", "", batch_of},
-    {"settings", "", ", ", settings_of},
-    {"plan", "", " ", plan_of},  // last: it is there in any case
+    {"model", "", false, model_of},
+    {"hardware", "", false, hardware_of},
+    {"micro-batch", "micro-batch ", false, batch_of},
+    {"settings", "", true, settings_of},
+    {"plan", "", false, plan_of},  // last: it is there in any case
 }};
+
+std::string text_of(const Facts& facts, const ColumnKind& kind) {
+  return kind.is_list ? listed(facts) : join(facts, " ");
+}
 
 // What tells rows apart: a column of each thing that varies; the rest is said once.
 struct Identity {
@@ -110,7 +116,7 @@ struct Identity {
       parts.push_back(column.alone(row));
     }
     std::erase(parts, "");
-    return join(parts, ", ");
+    return listed(parts);
   }
 };
 
@@ -139,14 +145,14 @@ Identity identify(const Rows& rows) {
       shared.clear();  // something has to name each row
     }
     if (!shared.empty()) {
-      identity.common.push_back(kind.prefix + join(shared, kind.between));
+      identity.common.push_back(kind.prefix + text_of(shared, kind));
     }
     Identity::Column column{&kind, {}};
     for (Facts& row : facts) {
       std::erase_if(row, [&](const std::string& fact) {
         return std::ranges::find(shared, fact) != shared.end();
       });
-      column.cells.push_back(join(row, kind.between));
+      column.cells.push_back(text_of(row, kind));
     }
     if (std::ranges::any_of(column.cells, [](const std::string& cell) { return !cell.empty(); })) {
       identity.columns.push_back(std::move(column));
@@ -159,7 +165,7 @@ Identity identify(const Rows& rows) {
 Lines name_lines(const Identity& identity, std::size_t rows) {
   std::vector<Table::Column> columns;
   for (const Identity::Column& column : identity.columns) {
-    columns.push_back({column.kind->header});
+    columns.push_back({tr(column.kind->header)});
   }
   Table table(columns);
   for (std::size_t row = 0; row < rows; ++row) {
@@ -175,10 +181,10 @@ Lines name_lines(const Identity& identity, std::size_t rows) {
 // Why a row has no numbers; empty when it has.
 std::string reason(const ComparisonRow& row) {
   if (!row.refused.empty()) {
-    return row.refused;
+    return placed_text(row.refused);
   }
   const std::string pools = misfit_text(row.prediction);
-  return pools.empty() ? "" : "does not fit: " + pools;
+  return pools.empty() ? "" : tr_format("does not fit: {}", pools);
 }
 
 std::string needed(const study::PoolReport* pool) {
@@ -211,8 +217,8 @@ Lines numbers(const ComparisonRow& row, const Lines& sources) {
               three_digits(p.tokens_per_s),
               three_digits(p.tflops_six_nd),
               needed(p.pool(unified ? "unified" : "gpu")),
-              unified ? "shared" : needed(p.pool("host")),
-              p.cost ? three_digits(p.cost->usd_per_million_tokens.value) : "no price"};
+              unified ? tr("shared") : needed(p.pool("host")),
+              p.cost ? three_digits(p.cost->usd_per_million_tokens.value) : tr("no price")};
   if (!sources.empty()) {
     const auto& known = row.published_tflops;
     cells.push_back(known ? three_digits(*known) + mark_of(row.published_from, sources) : "");
@@ -224,11 +230,11 @@ Lines numbers(const ComparisonRow& row, const Lines& sources) {
 Lines number_lines(const Rows& rows, const Lines& sources) {
   std::vector<Table::Column> columns;
   for (const char* const header : {"s/step", "tokens/s", "TFLOPS", "GPU", "host", "$/Mtoken"}) {
-    columns.push_back({header, Align::kRight});
+    columns.push_back({tr(header), Align::kRight});
   }
   if (!sources.empty()) {
-    columns.push_back({"published", Align::kRight});
-    columns.push_back({"differs", Align::kRight});
+    columns.push_back({tr("published"), Align::kRight});
+    columns.push_back({tr("differs"), Align::kRight});
   }
   Table table(columns);
   for (const ComparisonRow& row : rows) {
@@ -240,7 +246,7 @@ Lines number_lines(const Rows& rows, const Lines& sources) {
 std::size_t widest(const Lines& lines) {
   std::size_t width = 0;
   for (const std::string& line : lines) {
-    width = std::max(width, visible_width(line));
+    width = std::max(width, display_width(line));
   }
   return width;
 }
@@ -253,7 +259,7 @@ std::string side_by_side(const Lines& left, const std::vector<Lines>& right,
   for (std::size_t row = 0; row < left.size(); ++row) {
     std::string line = std::string(kIndent, ' ') + left[row];
     for (const std::string& text : right[row]) {
-      line.append(kIndent + column - visible_width(line), ' ').append(text);
+      line.append(kIndent + column - display_width(line), ' ').append(text);
       line.erase(line.find_last_not_of(' ') + 1);
       out += (row == 0 ? paint(line, Ink::kBold, style) : line) + "\n";
       line.clear();
@@ -298,14 +304,14 @@ std::string table_text(const Rows& rows, const Identity& identity, const Lines& 
 std::string legend(const Rows& rows, const Lines& sources, const TextStyle& style) {
   const bool adapters = std::ranges::any_of(
       rows, [](const ComparisonRow& row) { return row.job->shape.adapters.any(); });
-  std::string text = fmt::format(
+  std::string text = tr_format(
       "TFLOPS: 6ND{}, of each GPU. GPU, host: GiB at the peak and what is fixed. "
       "$/Mtoken: dollars for a million tokens.",
-      adapters ? " (LoRA of n parameters: 4ND + 2nD)" : "");
+      adapters ? tr(" (LoRA of n parameters: 4ND + 2nD)") : "");
   if (sources.empty()) {
     return paragraph("  ", text, style);
   }
-  text += " Published: TFLOPS of";
+  text += tr(" Published: TFLOPS of");
   if (sources.size() == 1) {
     return paragraph("  ", text + " " + sources.front(), style);
   }
@@ -337,7 +343,7 @@ std::string comparison_text(std::string_view title, const Rows& rows, const Text
     out += line.empty() ? "" : paint(line, Ink::kBold, style) + "\n";
   }
   if (rows.empty()) {
-    return out + "  nothing to compare\n";
+    return out + "  " + tr("nothing to compare") + "\n";
   }
   const Lines sources = sources_of(rows);
   const Identity identity = identify(rows);
@@ -348,7 +354,7 @@ std::string comparison_text(std::string_view title, const Rows& rows, const Text
     }
   }
   if (!common.empty()) {
-    out += paragraph("", join(common, ", "), style);
+    out += paragraph("", listed(common), style);
   }
   return out + "\n" + table_text(rows, identity, sources, style) + "\n" +
          legend(rows, sources, style) + warnings_text(warnings_of(rows), style);
@@ -358,20 +364,22 @@ std::string budget_text(const plans::Job& job, const study::Prediction& predicti
                         const TextStyle& style) {
   SIM_ASSERT(tokens > 0, "a budget has tokens");
   if (!prediction.feasible()) {
-    return paragraph("", "no budget: the step does not fit", style);
+    return paragraph("", tr("no budget: the step does not fit"), style);
   }
   const double steps = std::ceil(tokens / static_cast<double>(job.workload.tokens_per_step()));
   const Seconds time = prediction.step * steps;
   const double hours = time.value / 3600;
-  std::string text =
-      fmt::format("{} tokens take {} {} and {} hours", with_commas(tokens), with_commas(steps),
-                  steps == 1 ? "step" : "steps", three_digits(hours));
-  text += fmt::format(" ({} to {})", three_digits(prediction.step_low.value * steps / 3600),
-                      three_digits(prediction.step_high.value * steps / 3600));
-  text += prediction.cost ? fmt::format(", and cost {} at {} an hour",
-                                        show(prediction.cost->usd_per_step * steps),
-                                        show(Usd(prediction.cost->usd_per_hour.value)))
-                          : "; no price in the catalog: give --price";
+  std::string text = steps == 1
+                         ? tr_format("{} tokens take 1 step and {} hours", with_commas(tokens),
+                                     three_digits(hours))
+                         : tr_format("{} tokens take {} steps and {} hours", with_commas(tokens),
+                                     with_commas(steps), three_digits(hours));
+  text += tr_format(" ({} to {})", three_digits(prediction.step_low.value * steps / 3600),
+                    three_digits(prediction.step_high.value * steps / 3600));
+  text += prediction.cost ? tr_format(", and cost {} at {} an hour",
+                                      show(prediction.cost->usd_per_step * steps),
+                                      show(Usd(prediction.cost->usd_per_hour.value)))
+                          : tr("; no price in the catalog: give --price");
   return paragraph("", text, style);
 }
 

@@ -7,8 +7,10 @@
 #include <span>
 #include <utility>
 
+#include "sim/base/language.h"
 #include "sim/base/quantity.h"
 #include "sim/base/table.h"
+#include "sim/base/text.h"
 #include "sim/model/tensors.h"
 #include "sim/report/layout.h"
 
@@ -27,20 +29,20 @@ constexpr std::size_t kMostDetailed = 3;  // causes
 constexpr std::size_t kMostFigures = 3;
 
 std::string head_text(const plans::Job& job, const TextStyle& style) {
-  std::string parameters =
-      parameters_text(static_cast<double>(model::parameters(job.shape))) + " parameters";
+  std::string parameters = tr_format(
+      "{} parameters", parameters_text(static_cast<double>(model::parameters(job.shape))));
   if (job.shape.has_experts()) {
-    parameters += fmt::format(
+    parameters += tr_format(
         ", {} active", parameters_text(static_cast<double>(model::active_parameters(job.shape))));
   }
   if (job.shape.adapters.any()) {
-    parameters += fmt::format(
+    parameters += tr_format(
         ", {} trained", parameters_text(static_cast<double>(model::trained_parameters(job.shape))));
   }
-  const std::string model = fmt::format("{}, {}, {}", job.shape.name, parameters,
-                                        plans::to_string(job.workload.precision));
+  const std::string model =
+      listed({job.shape.name, parameters, std::string(plans::to_string(job.workload.precision))});
   const auto width = page_width(style);
-  const std::size_t used = visible_width(model) + visible_width(job.machine.title);
+  const std::size_t used = display_width(model) + display_width(job.machine.title);
   if (used + 3 <= width) {
     return paint(model, Ink::kBold, style) + std::string(width - used, ' ') + job.machine.title +
            "\n";
@@ -63,33 +65,33 @@ std::string job_text(const plans::Job& job, const TextStyle& style) {
     }
   }
   const plans::Workload& work = job.workload;
-  std::vector<std::string> batch{fmt::format("{} x {} tokens",
-                                             with_commas(static_cast<double>(work.micro_batch)),
-                                             with_commas(static_cast<double>(work.sequence)))};
+  std::vector<std::string> batch{tr_format("{} x {} tokens",
+                                           with_commas(static_cast<double>(work.micro_batch)),
+                                           with_commas(static_cast<double>(work.sequence)))};
   if (work.accumulation > 1) {
     batch.push_back(
-        fmt::format("{} times a step", with_commas(static_cast<double>(work.accumulation))));
+        tr_format("{} times a step", with_commas(static_cast<double>(work.accumulation))));
   }
   if (work.gpus > 1) {
-    batch.push_back(fmt::format("on each of {} GPUs", work.gpus));
+    batch.push_back(tr_format("on each of {} GPUs", work.gpus));
   }
   if (work.checkpointing != plans::Checkpointing::kNone) {
-    batch.push_back(fmt::format("checkpointing {}", plans::to_string(work.checkpointing)));
+    batch.push_back(tr_format("checkpointing {}", plans::to_string(work.checkpointing)));
   }
   if (work.activation_offload != plans::ActivationOffload::kNone) {
-    batch.push_back(fmt::format("activations {}", plans::to_string(work.activation_offload)));
+    batch.push_back(tr_format("activations {}", plans::to_string(work.activation_offload)));
   }
   if (job.shape.adapters.any()) {
     batch.push_back(adapters_text(job.shape.adapters));
   }
   if (work.phase_sync) {
-    batch.emplace_back("phases synchronised");
+    batch.push_back(tr("phases synchronised"));
   }
   if (const std::string loader = loader_text(work); !loader.empty()) {
     batch.push_back(loader);
   }
-  return paragraph("", job.plan->sentence, style) + "\n" + labelled("plan", plan, style) +
-         labelled("batch", join(batch, ", "), style);
+  return paragraph("", tr(job.plan->sentence), style) + "\n" + labelled("plan", plan, style) +
+         labelled("batch", listed(batch), style);
 }
 
 std::string rates_text(const plans::Job& job, const Prediction& p, const TextStyle& style) {
@@ -98,27 +100,26 @@ std::string rates_text(const plans::Job& job, const Prediction& p, const TextSty
   low.resize(low.find(' '));  // one unit is enough
   std::string out =
       labelled("step",
-               fmt::format("{} {}, {} tokens/s", tie(show(p.step)),
-                           tie(fmt::format("({} to {})", low, high)), three_digits(p.tokens_per_s)),
+               tr_format("{} {}, {} tokens/s", tie(show(p.step)),
+                         tie(tr_format("({} to {})", low, high)), three_digits(p.tokens_per_s)),
                style);
   // n of the N parameters are trained.
   const std::string_view convention = job.shape.adapters.any() ? "4ND + 2nD" : "6ND";
-  out += labelled(
-      "TFLOPS",
-      fmt::format("{} as {}, {} of the model, {} executed", three_digits(p.tflops_six_nd),
-                  convention, three_digits(p.tflops_model), three_digits(p.tflops_hardware)),
-      style);
+  out +=
+      labelled("TFLOPS",
+               tr_format("{} as {}, {} of the model, {} executed", three_digits(p.tflops_six_nd),
+                         convention, three_digits(p.tflops_model), three_digits(p.tflops_hardware)),
+               style);
   if (!p.cost) {
-    return out + labelled("cost", "no price in the catalog: give --price", style);
+    return out + labelled("cost", tr("no price in the catalog: give --price"), style);
   }
   const std::int64_t gpus = job.workload.gpus;
-  return out +
-         labelled("cost",
-                  fmt::format("{} a step, {} a million tokens, at {}{} an hour",
-                              show(p.cost->usd_per_step), show(p.cost->usd_per_million_tokens),
-                              gpus > 1 ? fmt::format("{} x ", gpus) : "",
-                              show(Usd(p.cost->usd_per_hour.value))),
-                  style);
+  return out + labelled("cost",
+                        tr_format("{} a step, {} a million tokens, at {}{} an hour",
+                                  show(p.cost->usd_per_step), show(p.cost->usd_per_million_tokens),
+                                  gpus > 1 ? fmt::format("{} x ", gpus) : "",
+                                  show(Usd(p.cost->usd_per_hour.value))),
+                        style);
 }
 
 // A table with what is in each of its rows below it; a row without details stands alone.
@@ -140,9 +141,9 @@ using NamedTimes = std::vector<std::pair<std::string, Seconds>>;
 std::string named_times(const NamedTimes& parts, Seconds whole) {
   std::vector<std::string> texts;
   for (const auto& [name, time] : parts) {
-    texts.push_back(tie(name + " " + time_text(time, whole)));
+    texts.push_back(tie(tr_sentence(name) + " " + time_text(time, whole)));
   }
-  return join(texts, ", ");
+  return listed(texts);
 }
 
 // What a cause's time was spent on, where that is more than one thing: those of at least 1 % of the
@@ -179,15 +180,15 @@ std::string causes_text(const Prediction& p, const TextStyle& style) {
   }
   std::ranges::stable_sort(order,
                            [&](std::size_t a, std::size_t b) { return exposed[a] > exposed[b]; });
-  Table table({{"where the step goes"},
-               {"exposed", Align::kRight},
-               {"share", Align::kRight},
-               {"busy", Align::kRight}});
+  Table table({{tr("where the step goes")},
+               {tr("exposed"), Align::kRight},
+               {tr("share"), Align::kRight},
+               {tr("busy"), Align::kRight}});
   std::vector<std::string> details;
   std::size_t detailed = 0;
   for (const std::size_t i : order) {
     const bool idle = i == p.critical_path.size();
-    table.add_row({fmt::format("  {}", idle ? "idle" : runtime::cause_title(Cause(i))),
+    table.add_row({"  " + (idle ? tr("idle") : tr(runtime::cause_title(Cause(i)))),
                    time_text(exposed[i], p.step), percent(exposed[i] / p.step),
                    idle ? "" : time_text(p.busy[i], p.step)});
     details.push_back(idle || detailed == kMostDetailed ? "" : details_of(p, Cause(i)));
@@ -206,14 +207,14 @@ std::string filling(const Prediction& p, const PoolReport& pool) {
   for (const study::Tagged& tag : pool.by_tag) {
     const double share = share_of(tag.bytes, pool.peak);
     if (parts.size() < kMostTags && share >= 0.005) {
-      parts.push_back(tie(tag.tag + " " + percent(share)));
+      parts.push_back(tie(tr(tag.tag) + " " + percent(share)));
     }
   }
   const PoolReport* const pinned = pool.name == "host" ? p.pool("host_pinned") : nullptr;
   if (pinned != nullptr && pinned->peak.value > 0) {
-    parts.push_back(tie(fmt::format("pinned at most {}", gib_text(pinned->peak))));
+    parts.push_back(tie(tr_format("pinned at most {}", gib_text(pinned->peak))));
   }
-  return pool.peak.value > 0 ? fmt::format("peak in {}: {}", pool.phase, join(parts, ", ")) : "";
+  return pool.peak.value > 0 ? tr_format("peak in {}: {}", tr(pool.phase), listed(parts)) : "";
 }
 
 // What a day of such steps writes, as drives are rated: in times their capacity.
@@ -221,7 +222,7 @@ std::string wear_text(const Prediction& p, const PoolReport& drive) {
   if (!drive.capacity || p.nvme_written_a_day.value == 0) {
     return "";
   }
-  return fmt::format(
+  return tr_format(
       "; writes {} a day, {} times its capacity: drives are rated for about "
       "0.3 (consumer) to 3 (data centre; assumed)",
       tie(show(p.nvme_written_a_day)),
@@ -229,16 +230,16 @@ std::string wear_text(const Prediction& p, const PoolReport& drive) {
 }
 
 std::string memory_text(const Prediction& p, const TextStyle& style) {
-  Table table({{"memory, GiB"},
-               {"peak", Align::kRight},
-               {"+ fixed", Align::kRight},
-               {"of", Align::kRight},
-               {"used", Align::kRight},
-               {"at the end", Align::kRight}});
+  Table table({{tr("memory, GiB")},
+               {tr("peak"), Align::kRight},
+               {tr("+ fixed"), Align::kRight},
+               {tr("of"), Align::kRight},
+               {tr("used"), Align::kRight},
+               {tr("at the end"), Align::kRight}});
   std::vector<std::string> fillings;
   for (const PoolReport& pool : p.pools) {
     if (pool.name != "host_pinned") {
-      table.add_row({fmt::format("  {}", pool_title(pool.name)), gib_number(pool.peak),
+      table.add_row({"  " + tr(pool_title(pool.name)), gib_number(pool.peak),
                      gib_number(pool.fixed), pool.capacity ? gib_number(*pool.capacity) : "",
                      pool.capacity ? percent(share_of(pool.needed(), *pool.capacity)) : "",
                      gib_number(pool.resident)});
@@ -261,9 +262,9 @@ std::string misfit_text(const Prediction& p, const TextStyle& style) {
     }
     const Bytes excess(pool.needed().value - pool.capacity->value);
     const std::string what =
-        fmt::format("does not fit: {} memory needs {} of {}, {} too much, in the {} phase",
-                    pool_title(pool.name), tie(gib_text(pool.needed())),
-                    tie(gib_text(*pool.capacity)), tie(show(excess)), pool.phase);
+        tr_format("does not fit: {} memory needs {} of {}, {} too much, in the {} phase",
+                  tr(pool_title(pool.name)), tie(gib_text(pool.needed())),
+                  tie(gib_text(*pool.capacity)), tie(show(excess)), tr(pool.phase));
     for (const std::string& line : wrap(what, page_width(style))) {
       out += paint(line, Ink::kRed, style) + "\n";
     }
@@ -274,13 +275,13 @@ std::string misfit_text(const Prediction& p, const TextStyle& style) {
     Bytes rest = pool.peak;
     for (const study::Tagged& tag :
          std::span(pool.by_tag).first(std::min(pool.by_tag.size(), kMostTags))) {
-      add(tag.tag, tag.bytes);
+      add(tr(tag.tag), tag.bytes);
       rest -= tag.bytes;
     }
     if (rest.value > 0) {
-      add("everything else", rest);
+      add(tr("everything else"), rest);
     }
-    add("fixed", pool.fixed);
+    add(tr("fixed"), pool.fixed);
     out += parts.text({.indent = 2});
   }
   return out + "\n";
@@ -290,7 +291,8 @@ std::string support_text(const plans::Job& job, const Prediction& p, const TextS
   std::vector<std::string> kinds, weak;
   for (std::size_t i = 0; i < p.sources.size(); ++i) {
     if (p.sources[i] >= 0.005) {
-      kinds.push_back(fmt::format("{} {}", percent(p.sources[i]), source_name(machine::Source(i))));
+      kinds.push_back(
+          fmt::format("{} {}", percent(p.sources[i]), tr(source_name(machine::Source(i)))));
     }
   }
   for (const study::Support& support : p.supports) {
@@ -298,11 +300,12 @@ std::string support_text(const plans::Job& job, const Prediction& p, const TextS
     const bool soft =
         figure.source == machine::Source::kPublished || figure.source == machine::Source::kAssumed;
     if (soft && support.share >= 0.005 && weak.size() < kMostFigures) {
-      weak.push_back(figure.text() + tie(" " + percent(support.share)));
+      const std::string name = figure.title.empty() ? figure.name : tr_sentence(figure.title);
+      weak.push_back(name + tie(" " + percent(support.share)));
     }
   }
-  return "\n" + labelled("rests on", join(kinds, ", "), style) +
-         (weak.empty() ? "" : labelled("weakest", join(weak, ", "), style));
+  return "\n" + labelled("rests on", listed(kinds), style) +
+         (weak.empty() ? "" : labelled("weakest", listed(weak), style));
 }
 
 }  // namespace
@@ -324,14 +327,14 @@ std::string question_text(const plans::Job& job, const TextStyle& style) {
 
 std::string next_text(const std::string& command, const TextStyle& style) {
   constexpr std::size_t kBackslash = 2;
-  std::string out, line = "Next:";
+  std::string out, line = tr("Next:");
   for (std::size_t at = 0; at < command.size();) {
     const std::size_t end =
         std::min({command.find(" --", at), command.find(" > ", at), command.size()});
     const std::string piece = command.substr(at, end - at);  // a flag stays beside its value
-    if (at > 0 && visible_width(line) + 1 + visible_width(piece) + kBackslash > page_width(style)) {
+    if (at > 0 && display_width(line) + 1 + display_width(piece) + kBackslash > page_width(style)) {
       out += line + " \\\n";
-      line = "     ";
+      line.assign(display_width(tr("Next:")), ' ');
     }
     line += " " + piece;
     at = end + 1;

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "sim/base/embedded.h"
 #include "sim/model/folder.h"
-#include "sim/study/embedded.h"
 
 namespace offsim::study {
 

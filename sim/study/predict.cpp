@@ -60,8 +60,8 @@ std::vector<std::string> swap_warnings(const plans::Job& job, const Prediction& 
       const bool near =
           pool.name == "host" || *pool.swaps_from < job.machine.accelerator.memory.value;
       lines.push_back(
-          fmt::format("{}: {} memory is {}: the machine may swap, and a step takes longer then",
-                      job.plan->name, pool.name,
+          fmt::format("{}: {} is {}: the machine may swap, and a step takes longer then",
+                      job.plan->name, pool.name == "host" ? "host memory" : "unified memory",
                       near ? fmt::format("within {:.0f} % of its capacity", 100 * (1 - kSwapsFrom))
                            : "beyond the working set that the driver recommends"));
     }

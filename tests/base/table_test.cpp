@@ -43,6 +43,16 @@ TEST(Table, CountsCharactersNotBytes) {
   EXPECT_EQ(table.text(), "×   x\nab  y\n");
 }
 
+TEST(Table, WideCharactersTakeTwoColumns) {
+  Table table({{"时间去向"}, {"占比", Table::Align::kRight}});
+  table.add_row({"缺页", "70 %"});
+  table.add_row({"GPU 计算（x）", "忙碌"});
+  EXPECT_EQ(table.text(),
+            "时间去向       占比\n"
+            "缺页           70 %\n"
+            "GPU 计算（x）  忙碌\n");
+}
+
 TEST(Table, RefusesACellWithoutColumn) {
   Table table({{"a"}});
   EXPECT_THROW(table.add_row({"1", "2"}), InternalError);

@@ -29,6 +29,18 @@ TEST(Printable, LosesItsMiddleByTheByte) {
   EXPECT_EQ(euros, "\xe2\x82\xac\xe2\x82\xac\xe2\x82\xac ... ");
 }
 
+TEST(DisplayWidth, IsTwoForWideCharactersOneForOthers) {
+  EXPECT_EQ(display_width("GPU 1"), 5U);
+  EXPECT_EQ(display_width("显存"), 4U);
+  EXPECT_EQ(display_width("，（）：。、"), 12U);
+  EXPECT_EQ(display_width("\uac00\u3042\U00020000\U0001f600"), 8U);
+  EXPECT_EQ(display_width("\u00e9\u2014\u00d7"), 3U);
+  EXPECT_EQ(display_width("a\u2060b"), 2U);
+  EXPECT_EQ(display_width("\xff\xe2\x82"), 3U);
+  EXPECT_EQ(padded("显存", 6), "显存  ");
+  EXPECT_EQ(padded("显存", 3), "显存");
+}
+
 RC_GTEST_PROP(Printable, IsShortAndPrintable, (const std::string& text)) {
   const std::string shown = printable(text, 40);
   RC_ASSERT(shown.size() <= 40U);

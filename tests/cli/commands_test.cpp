@@ -5,6 +5,7 @@
 #include <regex>
 #include <sstream>
 
+#include "sim/base/text.h"
 #include "sim/plans/plan.h"
 #include "sim/study/catalog.h"
 #include "tests/cli/program.h"
@@ -24,11 +25,6 @@ std::string good(const Outcome& outcome) {
   return outcome.out;
 }
 
-std::size_t characters(const std::string& line) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(line, [](char c) { return (c & 0xc0) != 0x80; }));
-}
-
 // Progress depends on the clock.
 std::string without_colour(const std::string& text) {
   return std::regex_replace(text, std::regex("\033\\[[0-9;]*m|\r[0-9]+ of [0-9]+|\r\033\\[K"), "");
@@ -38,7 +34,7 @@ std::string without_colour(const std::string& text) {
 std::size_t widest(const std::string& text) {
   std::size_t most = 0;
   for (const std::string& line : lines_of(text)) {
-    most = std::max(most, characters(line.substr(0, line.find('\r'))));
+    most = std::max(most, display_width(line.substr(0, line.find('\r'))));
   }
   return most;
 }
@@ -76,7 +72,7 @@ TEST(Help, IsShownForNothingAndForEveryCommand) {
     const std::string help = good(offsim(std::string(command) + " --help"));
     EXPECT_THAT(help, HasSubstr(std::string("Example:\n  offsim ") + command));
     for (const std::string& line : lines_of(help)) {
-      EXPECT_LE(characters(line), 80u) << line;
+      EXPECT_LE(display_width(line), 80u) << line;
     }
   }
 }
@@ -95,7 +91,7 @@ TEST(Predict, FitsATerminalAndEndsWithACommandThatWorks) {
   const std::string text = good(offsim(kAsk + " --micro-batch 8"));
   EXPECT_THAT(text, Not(HasSubstr("\033")));
   for (const std::string& line : lines_of(text)) {
-    EXPECT_LE(characters(line), 80u) << line;
+    EXPECT_LE(display_width(line), 80u) << line;
   }
   const std::string next = next_of(text);
   EXPECT_THAT(next, HasSubstr("--micro-batch 8"));
@@ -249,14 +245,25 @@ TEST(Text, FitsItsTerminal) {
         "predict --plan superoffload --memory" + some,
         "compare --plans native,megatrain --checkpointing full" + some,
         "advise --plan zero3-offload" + some,
+        "predict --plan megatrain --explain --tokens 10M --lang zh" + some,
+        "predict --plan superoffload --memory --lang zh" + some,
+        std::string("predict --plan zero3-offload --memory --lang zh --model llama-3.1-405b"
+                    " --hardware workstation-pcie4-4090 --micro-batch 64"),
+        "compare --plans native,mlx,megatrain --checkpointing full --lang zh" + some,
+        "compare --lora-rank 8 --lang zh" + some,
+        "advise --plan zero3-offload --lang zh" + some,
         "advise --plan native --micro-batch 512" + some.substr(0, some.rfind(" --")),
-        "fit --plans native,zero3-offload" + some, "cost --tokens 1M --plan zero3-offload" + some,
+        "fit --plans native,zero3-offload" + some,
+        "cost --tokens 1M --plan zero3-offload" + some,
         "diagnose " OFFSIM_SOURCE_DIR "/scenarios/slow-optimizer.log --plan zero3-offload" + some,
-        std::string("run deepspeed-offload"), std::string("validate h200-native"),
-        std::string("catalog hardware"), std::string("catalog hardware gh200-480gb"),
-        std::string("catalog plans"), std::string("catalog options"),
+        std::string("run deepspeed-offload"),
+        std::string("validate h200-native"),
+        std::string("catalog hardware"),
+        std::string("catalog hardware gh200-480gb"),
+        std::string("catalog plans"),
+        std::string("catalog options"),
         std::string("catalog scenarios")}) {
-    for (const int columns : {60, 80, 200}) {
+    for (const int columns : {60, 80, 160}) {
       SCOPED_TRACE(ask + " on " + std::to_string(columns));
       const std::string plain = on_terminal("NO_COLOR=1 offsim " + ask, columns);
       for (const std::string& line : lines_of(plain)) {

@@ -179,6 +179,25 @@ TEST(Streamed, KeepsNobody) {
   }
 }
 
+// Embeddings of another width than the layers' (opt-350m) are a Linear, which saves its input: it
+// goes and comes back as a layer's do, also in the steps after the first.
+TEST(Streamed, TakesWhatProjectionsOfTheEmbeddingSave) {
+  model::Shape shape = tiny_shape();
+  shape.embedded = 32;
+  const Workload w = asked(Kind::kStreamed);
+  const model::Pieces p = model::pieces(shape, w.batch(), model::Numerics::kPure16);
+  const std::int64_t embedding = bytes_of(p.embedding, streamed_bytes);
+  ASSERT_GT(embedding, 0);
+  const std::int64_t down =
+      embedding + 2 * bytes_of(p.layers.back(), streamed_bytes) + bytes_of(p.head, streamed_bytes);
+  EXPECT_EQ(moved(job("native", w, {}, shape)).first, static_cast<double>(down));
+  for (const char* plan : {"zero2-offload", "fsdp2-offload", "torchao-offload"}) {
+    Workload usual = w;
+    usual.precision = usual_precision(plan);
+    EXPECT_GT(moved(job(plan, usual, {}, shape)).first, 0) << plan;
+  }
+}
+
 // --- who has it
 
 TEST(OneMemory, IsNotRelievedByCopies) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "sim/base/text.h"
 #include "sim/report/layout.h"
 #include "sim/report/text.h"
 #include "tests/report/fixture.h"
@@ -241,7 +242,7 @@ TEST(ComparisonText, LinesUpEveryRowUnderItsHeader) {
   for (const char* const name : {"s/step", "tokens/s", "TFLOPS", "GPU", "host", "$/Mtoken"}) {
     const std::size_t end = head->find(name) + std::string(name).size();
     for (auto line = head + 1; line != head + 4; ++line) {
-      EXPECT_EQ(visible_width(*line), visible_width(*head)) << *line;
+      EXPECT_EQ(display_width(*line), display_width(*head)) << *line;
       EXPECT_NE((*line)[end - 1], ' ') << name << ": " << *line;
       EXPECT_TRUE(end == line->size() || (*line)[end] == ' ') << name << ": " << *line;
     }
@@ -266,7 +267,7 @@ TEST(ComparisonText, TakesTwoLinesARowWhereOneIsTooWide) {
   EXPECT_THAT(text, HasSubstr("\n  llama-3.1-405b, micro-batch 8 x 1,024, bf16, native\n"));
   EXPECT_THAT(text, HasSubstr("\n    does not fit: GPU needs 10.5 of 4.0 GiB\n"));
   for (const std::string& line : lines_of(text)) {
-    EXPECT_LE(visible_width(line), 80u) << line;
+    EXPECT_LE(display_width(line), 80u) << line;
   }
   EXPECT_THAT(table.text("", {.width = 200}),
               HasSubstr("zero2-offload pin_memory=true deepspeed_version=0.14.5    20.0"));

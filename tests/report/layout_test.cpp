@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "sim/base/text.h"
+
 namespace offsim::report::layout_test {
 namespace {
 
@@ -55,6 +57,28 @@ TEST(Wrapping, CountsCharactersAndCutsWordsThatAreLongerThanALine) {
               ElementsAre("ab", "\u00e9\u00e9\u00e9", "\u00e9\u00e9"));
 }
 
+TEST(Wrapping, BreaksBesideWideCharactersToo) {
+  EXPECT_THAT(wrap("参数在反向", 4), ElementsAre("参数", "在反", "向"));
+  EXPECT_THAT(wrap("参数在反向", 5), ElementsAre("参数", "在反", "向"));
+  EXPECT_THAT(wrap("在 GPU 上的梯度", 9), ElementsAre("在 GPU 上", "的梯度"));
+  EXPECT_THAT(wrap("共139.8，步", 5), ElementsAre("共", "139.8", "，步"));
+  EXPECT_THAT(wrap("共139.8步", 5), ElementsAre("共", "139.8", "步"));
+}
+
+TEST(Wrapping, PunctuationStaysWithWhatItClosesOrOpens) {
+  EXPECT_THAT(wrap("参数，梯度。", 6), ElementsAre("参数，", "梯度。"));
+  EXPECT_THAT(wrap("参数，梯度", 5), ElementsAre("参", "数，", "梯度"));
+  EXPECT_THAT(wrap("参数（梯度）", 6), ElementsAre("参数", "（梯", "度）"));
+  EXPECT_THAT(wrap("放得下 (GPU)：是", 10), ElementsAre("放得下", "(GPU)：是"));
+}
+
+TEST(Wrapping, ATiedPhraseStaysWhole) {
+  EXPECT_THAT(wrap(tie("权重 12 %") + "，" + tie("隐藏状态 8 %"), 14),
+              ElementsAre("权重 12 %，", "隐藏状态 8 %"));
+  const std::string edit = tie(tie("方案 x") + "（GPU 1）");
+  EXPECT_THAT(wrap(edit + "；" + edit, 24), ElementsAre("方案 x（GPU 1）；", "方案 x（GPU 1）"));
+}
+
 // A person copies it.
 TEST(Wrapping, LeavesAnAddressWhole) {
   EXPECT_THAT(wrap("see https://example.org/page: it", 9),
@@ -72,7 +96,7 @@ RC_GTEST_PROP(Wrapping, KeepsEveryWordAndTheWidth, ()) {
   const std::vector<std::string> lines = wrap(join(words, " "), width);
   RC_ASSERT(letters(join(lines, "")) == letters(join(words, "")));
   for (const std::string& line : lines) {
-    RC_ASSERT(visible_width(line) <= width);
+    RC_ASSERT(display_width(line) <= width);
   }
   const bool short_words =
       std::ranges::all_of(words, [&](const std::string& word) { return word.size() <= width; });

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "sim/base/text.h"
 #include "sim/report/layout.h"
 #include "tests/report/fixture.h"
 
@@ -141,7 +142,7 @@ TEST(PredictionText, KeepsToThePageWithLongNames) {
   p.pools[0].by_tag[0].tag = "what a layer keeps of its many, many operations for their backward";
   for (const int width : {80, 132}) {
     for (const std::string& line : lines_of(prediction_text(job, p, {.width = width}))) {
-      EXPECT_LE(visible_width(line), static_cast<std::size_t>(width)) << line;
+      EXPECT_LE(display_width(line), static_cast<std::size_t>(width)) << line;
     }
   }
 }
@@ -154,7 +155,7 @@ TEST(NextText, IsOneCommandForAShell) {
   ASSERT_GT(lines.size(), 1u);
   std::string joined;
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    EXPECT_LE(visible_width(lines[i]), kPage);
+    EXPECT_LE(display_width(lines[i]), kPage);
     const bool last = i + 1 == lines.size();
     EXPECT_EQ(lines[i].ends_with(" \\"), !last) << lines[i];
     const std::string piece = lines[i].substr(6);  // after "Next: " and its blanks
@@ -202,7 +203,7 @@ TEST_P(RealPredictions, FitThePageAndAddUp) {
   const study::Prediction p = study::predict(job);
   const std::string text = prediction_text(job, p);
   for (const std::string& line : lines_of(text)) {
-    EXPECT_LE(visible_width(line), kPage) << line;
+    EXPECT_LE(display_width(line), kPage) << line;
     EXPECT_FALSE(line.ends_with(' ')) << line;
   }
   if (!p.feasible()) {

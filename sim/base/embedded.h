@@ -4,7 +4,7 @@
 #include <span>
 #include <string_view>
 
-namespace offsim::study {
+namespace offsim {
 
 struct EmbeddedFile {
   std::string_view path;  // "hardware/systems/dgx-h100.yaml"
@@ -13,4 +13,4 @@ struct EmbeddedFile {
 
 std::span<const EmbeddedFile> embedded_files();
 
-}  // namespace offsim::study
+}  // namespace offsim
