@@ -130,11 +130,13 @@ std::string first_text(const Diagnosis& d, const TextStyle& style) {
     out += labelled("seen", first.seen, style);
   }
   if (first.distance) {
-    out += labelled("tried",
-                    fmt::format("{}: {}", first.setting,
-                                first.reproduces ? "within 15 % of what was measured, throughout"
-                                                 : "closer to what was measured, not within 15 %"),
-                    style);
+    out +=
+        labelled("tried",
+                 fmt::format(fmt::runtime(first.reproduces
+                                              ? "{}: within {} of what was measured, throughout"
+                                              : "{}: closer to what was measured, not within {}"),
+                             first.setting, percent(study::kReproduces)),
+                 style);
   }
   out += labelled("check", first.check, style);
   std::vector<std::string> others;

@@ -263,17 +263,19 @@ TEST(Text, FitsItsTerminal) {
         std::string("catalog plans"),
         std::string("catalog options"),
         std::string("catalog scenarios")}) {
+    SCOPED_TRACE(ask);
+    std::string at_80;
     for (const int columns : {60, 80, 160}) {
-      SCOPED_TRACE(ask + " on " + std::to_string(columns));
+      SCOPED_TRACE(columns);
       const std::string plain = on_terminal("NO_COLOR=1 offsim " + ask, columns);
+      at_80 = columns == 80 ? plain : at_80;
       for (const std::string& line : lines_of(plain)) {
         if (line.find("://") == std::string::npos) {
           EXPECT_LE(widest(line), static_cast<std::size_t>(columns)) << line;
         }
       }
     }
-    EXPECT_EQ(without_colour(on_terminal("offsim " + ask, 80)),
-              without_colour(on_terminal("NO_COLOR=1 offsim " + ask, 80)));
+    EXPECT_EQ(without_colour(on_terminal("offsim " + ask, 80)), without_colour(at_80));
   }
   EXPECT_LE(widest(on_terminal("NO_COLOR=1 offsim catalog models", 80)), 80u);
 }
