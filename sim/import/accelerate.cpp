@@ -139,13 +139,13 @@ class Accelerate {
     if (top_.given("num_processes")) {
       around_.gpus = top_.as_given("num_processes");
     }
-    const std::string precision = top_.text("mixed_precision", "no");
-    if (precision == "fp8") {
-      findings_.refuse(top_.place("mixed_precision"), "fp8 is not modelled",
-                       "expected bf16 or fp16");
-    } else if (precision != "no") {
-      around_.precision = Given{precision + "-mixed", top_.place("mixed_precision")};
+    if (top_.count("num_machines").value_or(1) > 1) {
+      findings_.refuse(
+          top_.place("num_machines"),
+          fmt::format("num_machines is {}, and one host is modelled", top_.text("num_machines")),
+          "expected 1");
     }
+    read_precision();
     if (lower(top_.text("use_cpu", "false")) == "true") {
       findings_.refuse(top_.place("use_cpu"), "training on the CPU is not modelled",
                        "expected use_cpu false");
@@ -156,17 +156,86 @@ class Accelerate {
                        fmt::format("{} is not modelled: the prediction is without it", key));
       }
     }
-    if (const Node* const deepspeed = top_.map("deepspeed_config")) {
-      read_deepspeed_block(*deepspeed);
-    } else if (const Node* const fsdp = top_.map("fsdp_config")) {
-      read_fsdp(*fsdp);
-    } else {
-      findings_.refuse(root_.place, "neither deepspeed_config nor fsdp_config is in this file",
-                       "expected one of them");
-    }
+    read_block();
   }
 
  private:
+  // The Trainer's arguments win: it sets ACCELERATE_MIXED_PRECISION where one of them is true
+  // (TrainingArguments), and Accelerate reads that.
+  void read_precision() {
+    const std::string own = top_.text("mixed_precision", "no");
+    if (const auto trainers = around_.trainers_precision()) {
+      const std::string argument = trainers->text.substr(0, trainers->text.find('-'));
+      if (top_.given("mixed_precision") && own != argument) {
+        findings_.warn(
+            top_.place("mixed_precision"),
+            fmt::format("mixed_precision {} gives way to the Trainer's --{}", own, argument));
+        top_.no_effect("mixed_precision", "the Trainer's counts");
+      }
+    } else if (own == "fp8") {
+      findings_.refuse(top_.place("mixed_precision"), "fp8 is not modelled",
+                       "expected bf16 or fp16");
+    } else if (own != "no") {
+      around_.launchers_precision = Given{own + "-mixed", top_.place("mixed_precision")};
+    }
+  }
+
+  // Nothing where it is absent or empty, as Accelerate writes what it does not use.
+  const Node* block(const char* key) const {
+    const Node* const node = top_.map(key);
+    return node != nullptr && node->kind == Node::Kind::kMap && node->items.empty() ? nullptr
+                                                                                    : node;
+  }
+
+  // accelerate launch takes the block that distributed_type names (use_deepspeed, use_fsdp).
+  void read_block() {
+    const bool deepspeed = block("deepspeed_config") != nullptr;
+    const bool fsdp = block("fsdp_config") != nullptr;
+    if (!top_.given("distributed_type") && deepspeed && fsdp) {
+      findings_.refuse(top_.key_place("fsdp_config"), "fsdp_config stands beside deepspeed_config",
+                       "expected distributed_type DEEPSPEED or FSDP");
+      return;
+    }
+    const std::string usual = deepspeed ? "deepspeed" : fsdp ? "fsdp" : "no";
+    const std::string type = lower(top_.text("distributed_type", usual));
+    if (type == "deepspeed") {
+      if (const Node* const node = in_force("deepspeed_config", "fsdp_config")) {
+        read_deepspeed_block(*node);
+      }
+    } else if (type == "fsdp") {
+      if (const Node* const node = in_force("fsdp_config", "deepspeed_config")) {
+        read_fsdp(*node);
+      }
+    } else if (!deepspeed && !fsdp) {
+      findings_.refuse(root_.place, "neither deepspeed_config nor fsdp_config is in this file",
+                       "expected one of them");
+    } else {
+      findings_.refuse(top_.place("distributed_type"),
+                       ignores(deepspeed ? "deepspeed_config" : "fsdp_config"),
+                       "expected DEEPSPEED or FSDP");
+    }
+  }
+
+  // The block that counts, nullptr where it is missing; the other one does not count.
+  const Node* in_force(const char* key, const char* other) {
+    if (block(other) != nullptr) {
+      findings_.warn(top_.key_place(other), ignores(other));
+    }
+    const Node* const node = block(key);
+    if (node == nullptr) {
+      findings_.refuse(top_.place("distributed_type"),
+                       fmt::format("distributed_type is {}, without {}",
+                                   printable(top_.text("distributed_type"), 60), key),
+                       "expected it");
+    }
+    return node;
+  }
+
+  std::string ignores(const char* key) const {
+    return fmt::format("distributed_type is {}: Accelerate ignores {}",
+                       printable(top_.text("distributed_type"), 60), key);
+  }
+
   void read_deepspeed_block(const Node& node) {
     Block flat(flat_block(), node, findings_);
     if (!flat.exists()) {
@@ -244,10 +313,10 @@ class Accelerate {
     put(root, "train_micro_batch_size_per_gpu", scalar("auto", place));
     put(root, "gradient_accumulation_steps", taken("gradient_accumulation_steps", "auto"));
     put(root, "gradient_clipping", taken("gradient_clipping", "auto"));
-    if (around_.precision) {
-      Node enabled{.kind = Node::Kind::kMap, .place = around_.precision->place};
-      put(enabled, "enabled", scalar("true", around_.precision->place));
-      put(root, around_.precision->text.starts_with("bf16") ? "bf16" : "fp16", std::move(enabled));
+    if (const auto precision = around_.precision()) {
+      Node enabled{.kind = Node::Kind::kMap, .place = precision->place};
+      put(enabled, "enabled", scalar("true", precision->place));
+      put(root, precision->text.starts_with("bf16") ? "bf16" : "fp16", std::move(enabled));
     }
     put(root, "zero_optimization", std::move(zero));
     return root;
@@ -274,8 +343,8 @@ class Accelerate {
     if (fsdp.flag("fsdp_activation_checkpointing", false)) {
       work_.checkpointing = Given{"full", fsdp.place("fsdp_activation_checkpointing")};
     }
-    work_.precision = around_.precision;
-    if (!around_.precision && !around_.flags.precision) {
+    work_.precision = around_.precision();
+    if (!work_.precision && !around_.flags.precision) {
       work_.precision = Given{"fp32", root_.place};
       findings_.warn(root_.place, "mixed_precision is no: training runs in fp32");
     }
@@ -311,14 +380,36 @@ class Accelerate {
         around_.trainer != nullptr ? around_.trainer->workload() : study::GivenWorkload{};
     work_.micro_batch = trainers.micro_batch;
     work_.gpus = around_.gpus;
-    work_.accumulation = trainers.accumulation;
-    if (top_.given("gradient_accumulation_steps")) {
-      work_.accumulation = top_.as_given("gradient_accumulation_steps");
+    work_.accumulation = accumulation(trainers.accumulation);
+    if (work_.micro_batch || around_.flags.micro_batch) {
+      return;
     }
-    if (!work_.micro_batch && !around_.flags.micro_batch) {
+    if (around_.trainer != nullptr) {
+      work_.micro_batch = Given{"8", root_.place};
+      findings_.add({"per_device_train_batch_size", "8", "default of the Trainer", ""});
+    } else {
       findings_.refuse(root_.place, "Accelerate's file has no micro-batch",
                        "expected --micro-batch N, or --trainer '--per_device_train_batch_size N'");
     }
+  }
+
+  // The Trainer gives Accelerate a GradientAccumulationPlugin with its own number, 1 unless an
+  // argument says, and the launcher's is then not read.
+  std::optional<Given> accumulation(const std::optional<Given>& trainers) {
+    const char* const key = "gradient_accumulation_steps";
+    if (!top_.given(key)) {
+      return trainers;
+    }
+    if (around_.trainer == nullptr) {
+      return top_.as_given(key);
+    }
+    const Given in_force = trainers.value_or(Given{"1", root_.place});
+    if (in_force.text != top_.text(key)) {
+      findings_.warn(top_.place(key), fmt::format("{} {} gives way to the Trainer's {}", key,
+                                                  top_.text(key), in_force.text));
+      top_.no_effect(key, "the Trainer's counts");
+    }
+    return in_force;
   }
 
   std::string folder_;

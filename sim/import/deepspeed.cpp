@@ -118,10 +118,7 @@ class DeepSpeed {
       }
       return on;
     }
-    std::optional<Given> said = around_.precision;
-    if (around_.trainer != nullptr && around_.trainer->precision()) {
-      said = around_.trainer->precision();
-    }
+    const std::optional<Given> said = around_.precision();
     const bool on = said && said->text == trainers;
     if (said || around_.trainer != nullptr) {
       block.fill("enabled", on ? "true" : "false", "auto: the Trainer's");

@@ -19,12 +19,21 @@ struct Around {
   Trainer* trainer = nullptr;
   bool hugging_face = false;  // the Trainer or Accelerate fills "auto"
   study::GivenWorkload flags;
-  std::optional<study::Given> gpus;       // processes, of the launcher
-  std::optional<study::Given> precision;  // Accelerate's mixed_precision
-  std::optional<bool> zero_init;          // Accelerate's zero3_init_flag
-  std::string version;                    // "0.19.6"
+  std::optional<study::Given> gpus;                 // processes, of the launcher
+  std::optional<study::Given> launchers_precision;  // Accelerate's mixed_precision
+  std::optional<bool> zero_init;                    // Accelerate's zero3_init_flag
+  std::string version;                              // "0.19.6"
   bool version_given = false;
   const model::Shape* shape = nullptr;
+
+  std::optional<study::Given> trainers_precision() const {
+    return trainer != nullptr ? trainer->precision() : std::nullopt;
+  }
+  // The Trainer's where one of its arguments says, else the launcher's.
+  std::optional<study::Given> precision() const {
+    const auto trainers = trainers_precision();
+    return trainers ? trainers : launchers_precision;
+  }
 };
 
 // Fills `plan` and `workload` (micro_batch, accumulation, gpus, precision).

@@ -181,5 +181,105 @@ TEST(Accelerate, NeitherBlockIsRefused) {
                   .warns("acc.yaml:1:1: parallelism_config is not modelled"));
 }
 
+// A block counts where distributed_type asks for it; an empty one is none.
+TEST(Accelerate, ReadsTheBlockThatDistributedTypeNames) {
+  const std::string both =
+      "mixed_precision: bf16\ndeepspeed_config: {zero_stage: 2, offload_optimizer_device: cpu}\n"
+      "fsdp_config: {fsdp_offload_params: true, fsdp_version: 2}\n";
+  const Answer fsdp2 = yaml("distributed_type: FSDP\n" + both, kOne);
+  EXPECT_EQ(fsdp2.asked.substr(0, 14), "fsdp2-offload ");
+  EXPECT_TRUE(
+      fsdp2.warns("acc.yaml:3:1: distributed_type is FSDP: Accelerate ignores "
+                  "deepspeed_config"));
+  const Answer zero2 = yaml("distributed_type: DEEPSPEED\n" + both, kOne);
+  EXPECT_EQ(zero2.asked.substr(0, 14), "zero2-offload ");
+  EXPECT_TRUE(
+      zero2.warns("acc.yaml:4:1: distributed_type is DEEPSPEED: Accelerate ignores "
+                  "fsdp_config"));
+  const Answer empty = yaml("deepspeed_config: {}\n" + fsdp("  fsdp_offload_params: true\n"), kOne);
+  EXPECT_EQ(empty.asked.substr(0, 14), "fsdp2-offload ");
+  EXPECT_FALSE(empty.warns("deepspeed_config"));
+}
+
+TEST(Accelerate, RefusesWhatDistributedTypeDoesNotSettle) {
+  const std::string zero2 = "deepspeed_config: {zero_stage: 2}\n";
+  const auto refusal = [](const std::string& text) {
+    const Answer a = yaml(text, kOne);
+    return a.refusals.size() == 1 ? a.refusals[0] : fmt::format("{}", a.refusals.size());
+  };
+  EXPECT_EQ(refusal(zero2 + "fsdp_config: {fsdp_offload_params: true}\n"),
+            "acc.yaml:2:1: fsdp_config stands beside deepspeed_config; expected distributed_type "
+            "DEEPSPEED or FSDP");
+  EXPECT_EQ(refusal("distributed_type: MULTI_GPU\n" + zero2),
+            "acc.yaml:1:19: distributed_type is MULTI_GPU: Accelerate ignores deepspeed_config; "
+            "expected DEEPSPEED or FSDP");
+  EXPECT_EQ(refusal("distributed_type: FSDP\n" + zero2),
+            "acc.yaml:1:19: distributed_type is FSDP, without fsdp_config; expected it");
+  EXPECT_EQ(refusal("distributed_type: DEEPSPEED\ndeepspeed_config: {}\n"),
+            "acc.yaml:1:19: distributed_type is DEEPSPEED, without deepspeed_config; expected it");
+}
+
+// The Trainer hands Accelerate a number of its own, 1 where no argument says.
+TEST(AccelerateFsdp, AccumulationIsTheTrainers) {
+  const std::string text =
+      "gradient_accumulation_steps: 2\n" + fsdp("  fsdp_offload_params: true\n  fsdp_version: 2\n");
+  const Answer other = yaml(text, std::string(kOne) + " --gradient_accumulation_steps 8");
+  EXPECT_EQ(other.asked, "fsdp2-offload | 1 x 8 x ? bf16-mixed");
+  EXPECT_TRUE(
+      other.warns("acc.yaml:1:30: gradient_accumulation_steps 2 gives way to the Trainer's "
+                  "8"));
+  EXPECT_EQ(other.setting("gradient_accumulation_steps"), "2 [acc.yaml:1:30] the Trainer's counts");
+  const Answer usual = yaml(text, kOne);
+  EXPECT_EQ(usual.asked, "fsdp2-offload | 1 x 1 x ? bf16-mixed");
+  EXPECT_TRUE(usual.warns("gradient_accumulation_steps 2 gives way to the Trainer's 1"));
+  const Answer same = yaml(text, std::string(kOne) + " --gradient_accumulation_steps 2");
+  EXPECT_TRUE(same.warnings.empty()) << same.warnings[0];
+  Around around;
+  around.flags.micro_batch = study::Given{"1", {"command line"}};
+  EXPECT_EQ(yaml(text, "", around).asked, "fsdp2-offload | ? x 2 x ? bf16-mixed");
+}
+
+TEST(AccelerateFsdp, MicroBatchIsTheTrainersDefault) {
+  const Answer a = yaml(fsdp("  fsdp_offload_params: true\n"), "--bf16");
+  EXPECT_TRUE(a.refusals.empty()) << a.refusals[0];
+  EXPECT_EQ(a.asked, "fsdp2-offload | 8 x ? x ? bf16-mixed");
+  EXPECT_EQ(a.setting("per_device_train_batch_size"), "8 [default of the Trainer] ");
+  const Answer nobody = yaml(fsdp("  fsdp_offload_params: true\n"));
+  ASSERT_EQ(nobody.refusals.size(), 1U);
+  EXPECT_EQ(nobody.refusals[0].substr(0, 51),
+            "acc.yaml:1:1: Accelerate's file has no micro-batch;");
+}
+
+// The Trainer sets ACCELERATE_MIXED_PRECISION where one of its arguments is true.
+TEST(Accelerate, PrecisionIsTheTrainersWhereItSays) {
+  const std::string one(kOne);
+  for (const std::string& block :
+       {std::string("fsdp_config: {fsdp_offload_params: true, fsdp_version: 2}\n"),
+        std::string("deepspeed_config: {zero_stage: 2, offload_optimizer_device: cpu}\n")}) {
+    const auto precision = [&](const std::string& says, const std::string& arguments) {
+      const Answer a = yaml("mixed_precision: " + says + "\n" + block, one + arguments);
+      return a.asked.substr(a.asked.rfind(' ') + 1);
+    };
+    EXPECT_EQ(precision("'no'", " --bf16"), "bf16-mixed") << block;
+    EXPECT_EQ(precision("bf16", " --fp16"), "fp16-mixed") << block;
+    EXPECT_EQ(precision("bf16", ""), "bf16-mixed") << block;
+    EXPECT_EQ(yaml(block, one + " --fp16").asked.find("fp32"), std::string::npos) << block;
+    const Answer a = yaml("mixed_precision: bf16\n" + block, one + " --fp16");
+    EXPECT_TRUE(a.refusals.empty()) << a.refusals[0];
+    EXPECT_TRUE(a.warns("acc.yaml:1:18: mixed_precision bf16 gives way to the Trainer's --fp16"));
+    EXPECT_EQ(a.setting("mixed_precision"), "bf16 [acc.yaml:1:18] the Trainer's counts");
+    EXPECT_FALSE(yaml("mixed_precision: bf16\n" + block, one + " --bf16").warns("gives way"));
+  }
+}
+
+TEST(Accelerate, SeveralMachinesAreRefused) {
+  const std::string text = fsdp("  fsdp_offload_params: true\n");
+  const Answer two = yaml("num_machines: 2\n" + text, kOne);
+  ASSERT_EQ(two.refusals.size(), 1U);
+  EXPECT_EQ(two.refusals[0],
+            "acc.yaml:1:15: num_machines is 2, and one host is modelled; expected 1");
+  EXPECT_TRUE(yaml("num_machines: 1\n" + text, kOne).refusals.empty());
+}
+
 }  // namespace
 }  // namespace offsim::imports::accelerate_test
