@@ -86,7 +86,7 @@ Block::Block(const BlockSpec& spec, const Node& node, Findings& findings)
 }
 
 void Block::read(const Key& key, const Node& node, const Place& key_place) {
-  Value value{&node, key_place, "", false, false, false, {}};
+  Value value{.node = &node, .key_place = key_place};
   value.automatic = node.kind == Node::Kind::kScalar && node.scalar == "auto" &&
                     !std::ranges::count(key.choices, "auto");
   value.null = node.kind == Node::Kind::kNull;
@@ -105,8 +105,8 @@ void Block::read(const Key& key, const Node& node, const Place& key_place) {
       value.bad = true;
     }
   } else if (!value.automatic) {
-    value.text = normal(key, node, value.bad);
-    text = key.unit == "elements" && !value.bad ? elements_text(std::stod(value.text))
+    value.text = normal(key, node, value);
+    text = key.unit == "elements" && !value.bad ? elements_text(value.number)
                                                 : printable(value.text, 60);
   }
   // What is in a map is listed by itself.
@@ -118,11 +118,11 @@ void Block::read(const Key& key, const Node& node, const Place& key_place) {
   values_.emplace(key.name, std::move(value));
 }
 
-std::string Block::normal(const Key& key, const Node& node, bool& bad) {
+std::string Block::normal(const Key& key, const Node& node, Value& value) {
   const auto refuse = [&](const std::string& expected) {
     findings_->refuse(node.place, fmt::format("{} is {}", full_name(key.name), shown(node)),
                       expected);
-    bad = true;
+    value.bad = true;
     return std::string();
   };
   if (key.kind == Kind::kAny || key.kind == Kind::kMap) {
@@ -133,7 +133,7 @@ std::string Block::normal(const Key& key, const Node& node, bool& bad) {
   }
   switch (key.kind) {
     case Kind::kFlag:
-      return normal_flag(key, node, bad);
+      return normal_flag(key, node, value);
     case Kind::kChoice:
       if (std::ranges::count(key.choices, node.scalar) == 0) {
         return refuse(suggest(node.scalar, key.choices) + std::string(comma_hint(node)));
@@ -142,14 +142,14 @@ std::string Block::normal(const Key& key, const Node& node, bool& bad) {
     case Kind::kText:
       return node.scalar;
     default:
-      return normal_number(key, node, bad);
+      return normal_number(key, node, value);
   }
 }
 
 // pydantic 2 in its lax mode, which DeepSpeedConfigModel leaves on, takes these texts, in small
 // letters or large, and the numbers 0 and 1. Blocks that are not strict are no such models:
 // DeepSpeed takes what is there as Python does, and to that every text is true.
-std::string Block::normal_flag(const Key& key, const Node& node, bool& bad) {
+std::string Block::normal_flag(const Key& key, const Node& node, Value& value) {
   const std::string word = lower(node.scalar);
   const auto is = [&](std::initializer_list<std::string_view> words) {
     return std::ranges::find(words, word) != words.end();
@@ -164,7 +164,7 @@ std::string Block::normal_flag(const Key& key, const Node& node, bool& bad) {
     findings_->refuse(node.place, fmt::format("{} is {}", full_name(key.name), shown(node)),
                       off ? "expected false without quotes: to Python every text is true"
                           : fmt::format("expected true or false{}", comma_hint(node)));
-    bad = true;
+    value.bad = true;
     return "";
   }
   if (text) {
@@ -176,25 +176,25 @@ std::string Block::normal_flag(const Key& key, const Node& node, bool& bad) {
   return on ? "true" : "false";
 }
 
-std::string Block::normal_number(const Key& key, const Node& node, bool& bad) {
+std::string Block::normal_number(const Key& key, const Node& node, Value& value) {
   const auto refuse = [&](const std::string& expected) {
     findings_->refuse(node.place, fmt::format("{} is {}", full_name(key.name), shown(node)),
                       expected);
-    bad = true;
-    return std::string("0");
+    value.bad = true;
+    return std::string();
   };
   const bool count = key.kind == Kind::kCount;
   const std::string_view kind = count ? "a whole number" : "a number";
-  double value = 0;
   try {
-    value = parse_number(node.scalar, node.place);
+    value.number = parse_number(node.scalar, node.place);
   } catch (const InputError&) {
     return refuse(fmt::format("expected {}, not negative", kind));
   }
-  if (key.kind == Kind::kShare && value > 1) {
-    return refuse(value <= 100
-                      ? fmt::format("expected a share from 0 to 1; did you mean {:g}?", value / 100)
-                      : "expected a share from 0 to 1");
+  const double number = value.number;
+  if (key.kind == Kind::kShare && number > 1) {
+    return refuse(number <= 100 ? fmt::format("expected a share from 0 to 1; did you mean {:g}?",
+                                              number / 100)
+                                : "expected a share from 0 to 1");
   }
   if (!count) {
     return node.scalar;
@@ -206,10 +206,10 @@ std::string Block::normal_number(const Key& key, const Node& node, bool& bad) {
         "expected a number without quotes: of a text DeepSpeed takes digits alone (YAML makes a "
         "text of 5e8, a number of 5.0e+8)");
   }
-  if (value != std::floor(value) || value > kMostCount) {
+  if (number != std::floor(number) || number > kMostCount) {
     return refuse("expected a whole number");
   }
-  return fmt::format("{:.0f}", value);
+  return fmt::format("{:.0f}", number);
 }
 
 void Block::unknown(const std::string& name, const Place& place) {
@@ -283,11 +283,11 @@ std::optional<std::int64_t> Block::count(std::string_view key) const {
     return std::nullopt;
   }
   // More than a plan's option takes is as good as without end.
-  return static_cast<std::int64_t>(std::min(std::stod(find(key)->text), 1e15));
+  return static_cast<std::int64_t>(std::min(find(key)->number, 1e15));
 }
 
 std::optional<double> Block::number(std::string_view key) const {
-  return given(key) ? std::optional(std::stod(find(key)->text)) : std::nullopt;
+  return given(key) ? std::optional(find(key)->number) : std::nullopt;
 }
 
 std::string Block::text(std::string_view key, std::string_view fallback) const {

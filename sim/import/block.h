@@ -70,15 +70,17 @@ class Block {
   struct Value {
     const Node* node = nullptr;
     Place key_place;
-    std::string text;  // normalised
+    std::string text = {};  // normalised
+    double number = 0;      // of a count, a share or a number
     bool automatic = false, null = false, bad = false;
-    std::optional<std::size_t> setting;
+    std::optional<std::size_t> setting = {};
   };
   const Value* find(std::string_view key) const;
   void read(const Key& key, const Node& node, const Place& key_place);
-  std::string normal(const Key& key, const Node& node, bool& bad);
-  std::string normal_flag(const Key& key, const Node& node, bool& bad);
-  std::string normal_number(const Key& key, const Node& node, bool& bad);
+  // The value as text, and a number as such; `value.bad` where it is refused.
+  std::string normal(const Key& key, const Node& node, Value& value);
+  std::string normal_flag(const Key& key, const Node& node, Value& value);
+  std::string normal_number(const Key& key, const Node& node, Value& value);
   void unknown(const std::string& name, const Place& place);
 
   const BlockSpec* spec_;

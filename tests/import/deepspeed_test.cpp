@@ -339,6 +339,13 @@ INSTANTIATE_TEST_SUITE_P(
                  "\"offload_optimizer\": {\"device\": \"cpu\"}, \"zenflow\": {\"topk_ratio\": 0.1, "
                  "\"update_interval\": \"auto\", \"pt_reserved_cores_perc\": 1}"),
              "zenflow topk_ratio=0.1 pt_reserved_cores_perc=1 | 1 x 1 x 1 bf16-mixed"},
+        // Too small for a double of full precision, and a number all the same.
+        Case{"denormal", top("\"train_batch_size\": 1, \"gradient_clipping\": 1e-320"),
+             "native gradient_clipping=true | 1 x 1 x 1 bf16-mixed"},
+        Case{"denormal ratio",
+             stage(3, "\"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 1e-320}"),
+             "zero3-offload offload_optimizer=cpu offload_param=none ratio=1e-320 | 1 x 1 x 1 "
+             "bf16-mixed"},
         Case{"75", stage(3, "\"reduce_bucket_size\": \"500000000\""),
              "zero3-offload offload_optimizer=none offload_param=none reduce_bucket_size=500000000 "
              "| 1 x 1 x 1 bf16-mixed"}));
