@@ -10,6 +10,7 @@
 #include "sim/import/batch.h"
 #include "sim/import/defaults.h"
 #include "sim/import/keys.h"
+#include "sim/import/partners.h"
 #include "sim/import/zero.h"
 #include "sim/plans/deepspeed.h"
 #include "sim/plans/job.h"
@@ -56,7 +57,7 @@ class DeepSpeed {
     know_hugging_face();
     read_precision();
     read_batch();
-    read_partners();
+    read_partners(top_, activation_, aio_, findings_);
     if (read_zero_block()) {
       read_optimizer();
       list_defaults(plan_, plan_.name.text == "native" ? "" : around_.version, findings_);
@@ -255,8 +256,14 @@ class DeepSpeed {
     const GivenWorkload& flags = around_.flags;
     const std::optional<Given> gpus = flags.gpus ? flags.gpus : around_.gpus;
     BatchKeys keys;
+    const bool search = micro && micro->text == "largest";
     const bool by_flags = flags.micro_batch || flags.accumulation;
-    if (by_flags) {
+    // What a flag leaves open follows from the total, as DeepSpeed's own keys do.
+    if (by_flags && ((micro && accumulation) || search)) {
+      if (top_.given(kTotal)) {
+        findings_.warn(top_.place(kTotal), fmt::format("{} {} gives way to offsim's own flags",
+                                                       kTotal, top_.text(kTotal)));
+      }
       top_.no_effect(kTotal, "offsim's own flags count");
     } else {
       keys.total = top_.count(kTotal);
@@ -264,7 +271,6 @@ class DeepSpeed {
     if (accumulation) {
       keys.accumulation = whole(*accumulation, kAccumulation);
     }
-    const bool search = micro && micro->text == "largest";
     if (micro) {
       keys.micro = search ? 1 : whole(*micro, kMicro);
     }
@@ -324,45 +330,6 @@ class DeepSpeed {
   }
 
   // ---- the rest
-
-  void read_partners() {
-    if (const Node* const compile = top_.map("compile");
-        compile != nullptr && compile->kind == Node::Kind::kMap) {
-      const Node* const deep = compile->find("deepcompile");
-      if (deep != nullptr && deep->scalar == "true") {
-        findings_.refuse(deep->place,
-                         "DeepCompile has a schedule of its own, which is not modelled",
-                         "expected deepcompile false");
-      }
-    }
-    for (const char* const key : {"pipeline", "tensor_parallel", "expert_parallel"}) {
-      if (top_.map(key) != nullptr) {
-        findings_.refuse(top_.key_place(key), fmt::format("{} is not modelled", key),
-                         "expected data parallelism alone (with pipelines, DeepSpeed refuses "
-                         "stage 2 and 3)");
-      }
-    }
-    for (const char* const key : {"torch_autocast", "amp", "data_types"}) {
-      if (top_.map(key) != nullptr) {
-        findings_.warn(top_.key_place(key),
-                       fmt::format("{} is not modelled: the prediction is without it", key));
-      }
-    }
-    if (activation_.exists() && activation_.text("cpu_checkpointing") == "true") {
-      findings_.warn(activation_.place("cpu_checkpointing"),
-                     "cpu_checkpointing has no effect on Hugging Face's models, whose own "
-                     "gradient_checkpointing counts (--set PLAN.cpu_checkpointing=true asks for "
-                     "DeepSpeed's)");
-    }
-    if (aio_.flag("use_gds", false)) {
-      findings_.warn(aio_.place("use_gds"),
-                     "use_gds is not modelled: the drive's data goes through host memory");
-    }
-    if (aio_.exists() && aio_.node()->find("thread_count") != nullptr) {
-      findings_.warn(aio_.node()->find("thread_count")->place,
-                     "intra_op_parallelism is what thread_count is meant for");
-    }
-  }
 
   bool optimizer_is_offloaded() const {
     return plan_.name.text != "native" &&

@@ -157,6 +157,50 @@ TEST(Batch, ThatDoesNotMultiplyOutIsRefused) {
             1U);
 }
 
+Answer with_flags(const char* micro, const char* accumulation, const std::string& text) {
+  Around around;
+  const Place line{"command line"};
+  if (micro != nullptr) {
+    around.flags.micro_batch = study::Given{micro, line};
+  }
+  if (accumulation != nullptr) {
+    around.flags.accumulation = study::Given{accumulation, line};
+  }
+  return answer(text, around);
+}
+
+// The total stays, and what no flag says follows from it.
+TEST(Batch, FollowsFromTheTotalAndAFlag) {
+  const std::string total = top("\"train_batch_size\": 64");
+  EXPECT_EQ(with_flags("4", nullptr, total).asked, "native | 4 x 16 x 1 bf16-mixed");
+  EXPECT_EQ(with_flags(nullptr, "4", total).asked, "native | 16 x 4 x 1 bf16-mixed");
+  EXPECT_EQ(with_flags("4", nullptr,
+                       top("\"train_batch_size\": 64, \"train_micro_batch_size_per_gpu\": 8"))
+                .asked,
+            "native | 4 x 16 x 1 bf16-mixed");
+  const Answer odd = with_flags("3", nullptr, total);
+  ASSERT_EQ(odd.refusals.size(), 1U);
+  EXPECT_EQ(odd.refusals[0].substr(0, 95),
+            "ds.json:2:21: train_batch_size is 64, and micro-batch 3 x accumulation 21 x 1 GPU is "
+            "63; expec");
+}
+
+// Where nothing is left to follow, the total gives way, and says so.
+TEST(Batch, TotalGivesWayToFlags) {
+  const std::string total = top("\"train_batch_size\": 64");
+  const std::string says = "ds.json:2:21: train_batch_size 64 gives way to offsim's own flags";
+  const Answer both = with_flags("4", "2", total);
+  EXPECT_EQ(both.asked, "native | 4 x 2 x 1 bf16-mixed");
+  EXPECT_TRUE(both.warns(says)) << testing::PrintToString(both.warnings);
+  const Answer largest = with_flags("largest", nullptr, total);
+  EXPECT_EQ(largest.asked, "native | largest x 1 x 1 bf16-mixed");
+  EXPECT_TRUE(largest.warns(says));
+  const Answer file =
+      with_flags("4", nullptr, top("\"train_batch_size\": 64, \"gradient_accumulation_steps\": 8"));
+  EXPECT_EQ(file.asked, "native | 4 x 8 x 1 bf16-mixed");
+  EXPECT_TRUE(file.warns(says));
+}
+
 // 27: 8 GPUs by sequences over 2 are 4 for the batch: 32 / 4.
 TEST(Batch, IsDividedAmongDataParallelGpusAlone) {
   const Answer a = on_gpus("8", top("\"train_batch_size\": 32, \"sequence_parallel_size\": 2"));

@@ -95,5 +95,31 @@ TEST(Flag, InQuotesOutsideOfModelsIsTrue) {
   EXPECT_TRUE(force("true").warns("which DeepSpeed takes as true"));
 }
 
+// Of a block that other systems need what counts is what it asks for, not that it is there.
+TEST(Partners, ThatAreOffChangeNothing) {
+  const std::string off =
+      "\"train_batch_size\": 1, \"zero_optimization\": {\"stage\": 3}, \"amp\": {\"enabled\": "
+      "false, \"opt_level\": \"O1\"}, \"torch_autocast\": {\"dtype\": \"bfloat16\"}, "
+      "\"tensor_parallel\": {\"autotp_size\": 1, \"tp\": {\"tp_size\": 1}}";
+  const Answer a = answer(top(off));
+  EXPECT_TRUE(a.refusals.empty()) << a.refusals[0];
+  EXPECT_FALSE(a.warns("amp is not modelled"));
+  EXPECT_FALSE(a.warns("torch_autocast is not modelled"));
+}
+
+TEST(Partners, ThatAreOnAreToldOf) {
+  const std::string batch = "\"train_batch_size\": 1, ";
+  EXPECT_TRUE(answer(top(batch + "\"amp\": {\"enabled\": true}"))
+                  .warns("ds.json:2:24: amp is not modelled: the prediction is without it"));
+  EXPECT_TRUE(answer(top(batch + "\"torch_autocast\": {\"enabled\": 1}"))
+                  .warns("ds.json:2:24: torch_autocast is not modelled"));
+  for (const char* const inner :
+       {"{\"autotp_size\": 2}", "{\"tp\": {\"tp_size\": 4}}", "{\"tp_size\": \"auto\"}"}) {
+    const Answer a = answer(top(batch + "\"tensor_parallel\": " + inner));
+    ASSERT_EQ(a.refusals.size(), 1U) << inner;
+    EXPECT_EQ(a.refusals[0].substr(0, 48), "ds.json:2:24: tensor_parallel is not modelled; e");
+  }
+}
+
 }  // namespace
 }  // namespace offsim::imports::mistakes_test
