@@ -93,6 +93,33 @@ void read_config(const Ask& ask, Around around, Findings& findings, Imported& ou
                   std::move(around), findings, out.plan, out.workload);
 }
 
+// A path of the machine that trains may not be here: then its name must do.
+bool is_same_file(const std::string& here, const std::string& named) {
+  std::error_code missing;
+  return here == named || std::filesystem::equivalent(here, named, missing) ||
+         (!std::filesystem::exists(named, missing) &&
+          std::filesystem::path(here).filename() == std::filesystem::path(named).filename());
+}
+
+// The Trainer's --deepspeed names the configuration where --ds-config does not. Without a value it
+// is the flag of DeepSpeed's own arguments (deepspeed.add_config_arguments).
+std::optional<std::string> config_of(const Ask& ask, const Trainer& trainer) {
+  const study::Given* const named = trainer.find("deepspeed");
+  if (named == nullptr || (named->text.empty() && ask.config)) {
+    return ask.config;
+  }
+  if (named->text.empty()) {
+    throw InputError(named->place, "--deepspeed names no file", "expected it as --ds-config FILE");
+  }
+  if (ask.config && !is_same_file(*ask.config, named->text)) {
+    throw InputError(named->place,
+                     fmt::format("--deepspeed is {}, and --ds-config {}",
+                                 printable(named->text, 200), printable(*ask.config, 200)),
+                     "expected the same file");
+  }
+  return ask.config ? ask.config : std::optional(named->text);
+}
+
 void merge(study::GivenWorkload& under, const study::GivenWorkload& over, bool only_absent) {
   for (const auto& [key, field] : study::workload_fields()) {
     if (over.*field && !(only_absent && under.*field)) {
@@ -119,8 +146,8 @@ Imported import_question(const Ask& ask) {
   around.version_given = ask.deepspeed_version.has_value();
   around.shape = ask.shape;
   Ask asked = ask;
-  if (!ask.config && trainer && trainer->find("deepspeed") != nullptr) {
-    asked.config = trainer->find("deepspeed")->text;
+  if (trainer) {
+    asked.config = config_of(ask, *trainer);
   }
   if (asked.config) {
     read_config(asked, around, findings, out);

@@ -174,6 +174,37 @@ TEST_F(Files, MayBeBase64) {
   EXPECT_TRUE(ask(asks).refusals.back().starts_with("base64 text:1:"));
 }
 
+// --deepspeed is the Trainer's word for the same file.
+TEST_F(Files, MayBeNamedByTheTrainer) {
+  const std::string path = write("named.json", R"({"train_batch_size": 2,
+ "bf16": {"enabled": true}, "zero_optimization": {"stage": 2, "cpu_offload": true}})");
+  const std::string batch = " --bf16 --per_device_train_batch_size 2";
+  Ask asks;
+  asks.trainer = "--deepspeed " + path + batch;
+  EXPECT_EQ(ask(asks).asked, "zero2-offload | 2 x 1 x 1 bf16-mixed");
+  asks.config = path;
+  EXPECT_EQ(ask(asks).asked, "zero2-offload | 2 x 1 x 1 bf16-mixed");
+  asks.trainer = "--deepspeed " + path.substr(0, path.rfind('/')) + "/../" +
+                 path.substr(testing::TempDir().size()) + batch;  // by another way
+  EXPECT_EQ(ask(asks).asked, "zero2-offload | 2 x 1 x 1 bf16-mixed");
+  asks.trainer = "deepspeed train.py --deepspeed" + batch;
+  EXPECT_EQ(ask(asks).asked, "zero2-offload | 2 x 1 x 1 bf16-mixed");
+  asks.trainer = "--deepspeed where/it/trains/named.json" + batch;  // of another machine
+  EXPECT_EQ(ask(asks).asked, "zero2-offload | 2 x 1 x 1 bf16-mixed");
+  const std::string other = write("other.json", "{}");
+  asks.trainer = "--deepspeed " + other + batch;
+  const Answer two = ask(asks);
+  ASSERT_EQ(two.refusals.size(), 1U);
+  EXPECT_EQ(two.refusals[0], "--trainer: --deepspeed is " + other + ", and --ds-config " + path +
+                                 "; expected the same file");
+  asks.config.reset();
+  asks.trainer = "deepspeed train.py --deepspeed" + batch;
+  const Answer none = ask(asks);
+  ASSERT_EQ(none.refusals.size(), 1U);
+  EXPECT_EQ(none.refusals[0],
+            "--trainer: --deepspeed names no file; expected it as --ds-config FILE");
+}
+
 TEST_F(Files, ThatAreNotThereAreRefused) {
   EXPECT_EQ(ask_of("nowhere/ds.json").refusals.back().substr(0, 29),
             "nowhere/ds.json: no such file");
