@@ -76,7 +76,7 @@ std::vector<double> on_cores(int calls, const std::function<double()>& sample) {
     if (known && !cores.empty()) {
       cpu_set_t one;
       CPU_ZERO(&one);
-      CPU_SET(cores[i * std::max<std::size_t>(1, cores.size() / count) % cores.size()], &one);
+      CPU_SET(cores[i * cores.size() / count], &one);
       sched_setaffinity(0, sizeof one, &one);
     }
     samples.push_back(sample());

@@ -84,7 +84,21 @@ bool is_name(std::string_view text) {
   return !any;
 }
 
-std::string without_wide_blanks(std::string_view text) {
+constexpr char kEdge = '\x1e';  // a blank of a translation beside a gap: no text has it
+
+std::string with_edges(std::string text) {
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const bool before = at + 1 < text.size() && text[at + 1] == '{';
+    const bool after = at > 0 && text[at - 1] == '}';
+    if (text[at] == ' ' && (before || after)) {
+      text[at] = kEdge;
+    }
+  }
+  return text;
+}
+
+// A blank between letters or digits and a wide character; none between two of these.
+std::string without_edges(std::string_view text) {
   std::string out;
   bool wide = false;  // the character before
   for (std::size_t at = 0; at < text.size();) {
@@ -93,11 +107,12 @@ std::string without_wide_blanks(std::string_view text) {
     };
     const std::string_view here = character(at);
     at += here.size();
-    if (here == " " && wide && at < text.size() && is_wide(character(at))) {
-      continue;
+    if (here.front() != kEdge) {
+      wide = is_wide(here);
+      out += here;
+    } else if (!wide || at == text.size() || !is_wide(character(at))) {
+      out += ' ';
     }
-    wide = is_wide(here);
-    out += here;
   }
   return out;
 }
@@ -122,7 +137,7 @@ struct Translator {
     for (const auto& [from, to] : sentences) {
       auto gaps = deep > 0 ? from.match(english) : std::nullopt;
       if (gaps && std::ranges::all_of(*gaps, said)) {
-        return without_wide_blanks(to.filled(*gaps));
+        return without_edges(to.filled(*gaps));
       }
     }
     return std::nullopt;
@@ -168,7 +183,8 @@ std::vector<std::pair<std::string, std::string>> translations(Language language)
 
 void set_language(Language language) {
   Translator made;
-  for (auto& [english, other] : translations(language)) {
+  for (auto& [english, chosen] : translations(language)) {
+    std::string other = with_edges(std::move(chosen));
     if (Pattern from(english); !from.gaps.empty()) {
       made.sentences.emplace_back(std::move(from), Pattern(other));
     }
@@ -179,9 +195,7 @@ void set_language(Language language) {
   translator() = std::move(made);
 }
 
-std::string with_blanks_of_language(std::string_view text) {
-  return translator().texts.empty() ? std::string(text) : without_wide_blanks(text);
-}
+std::string with_edges_filled(std::string_view text) { return without_edges(text); }
 
 std::string tr(std::string_view english) {
   Translator& to = translator();

@@ -37,16 +37,15 @@ std::string tr_sentence(std::string_view english);
 // A value in force: a sentence where the table has one; any other text may be the user's.
 std::string tr_value(std::string_view english);
 
-// A translation with its gaps filled: in Chinese without the blanks between two wide characters,
-// since beside a gap stands one, as where letters or digits meet its characters, and a gap may hold
-// either. Left out: names with such a blank lose it, too.
-std::string with_blanks_of_language(std::string_view text);
+// A translation with its gaps filled: a blank that it has beside a gap stays where letters or
+// digits meet its characters, and goes where two wide ones meet. What is in a gap stays as it is.
+std::string with_edges_filled(std::string_view text);
 
 // The entry for a format; a translation that takes its gaps in another order numbers them.
 template <class... Args>
 std::string tr_format(fmt::format_string<Args...> english, Args&&... args) {
   const fmt::string_view format = english;
-  return with_blanks_of_language(
+  return with_edges_filled(
       fmt::vformat(tr({format.data(), format.size()}), fmt::make_format_args(args...)));
 }
 

@@ -25,15 +25,22 @@ imports::Imported import_config(const StepQuestion& options, const study::Catalo
   imports::Ask ask{options.ds_config, options.trainer,
                    scenario_of(options.model, options.hardware, "native", flags).workload,
                    std::nullopt, nullptr};
-  constexpr std::string_view kVersion = ".deepspeed_version=";
-  for (const std::string& set : options.work.set) {
-    if (const std::size_t at = set.find(kVersion); at != std::string::npos) {
-      ask.deepspeed_version = set.substr(at + kVersion.size());
-    }
-  }
   const model::Shape shape = catalog.model(options.model, kCommandLine);
   ask.shape = &shape;
   try {
+    // A version changes how a file is read, and the file says of which plan it is: one that is set
+    // counts where reading by it leads to its plan.
+    constexpr std::string_view kVersion = ".deepspeed_version=";
+    for (const std::string& set : options.work.set) {
+      if (const std::size_t at = set.find(kVersion); at != std::string::npos) {
+        ask.deepspeed_version = set.substr(at + kVersion.size());
+        imports::Imported read = import_question(ask);
+        if (read.plan.name.text == set.substr(0, at)) {
+          return read;
+        }
+      }
+    }
+    ask.deepspeed_version.reset();
     return import_question(ask);
   } catch (const imports::Refused& refused) {
     for (const std::string& line : refused.before()) {

@@ -8,6 +8,7 @@
 #include "sim/base/config.h"
 #include "sim/base/language.h"
 #include "sim/base/table.h"
+#include "sim/plans/checks.h"
 #include "sim/report/layout.h"
 
 namespace offsim::cli {
@@ -94,10 +95,8 @@ std::string given_text(const study::Case& c, const std::vector<std::string>& war
           "{} {}", origin.name.substr(origin.name.find('.') + 1), tr_value(origin.value))));
       continue;
     }
-    const bool idle = std::ranges::any_of(warnings, [&origin](const std::string& warning) {
-      return warning.find(origin.name.substr(origin.name.find('.') + 1) + " has no effect") !=
-             std::string::npos;
-    });
+    const bool idle =
+        plans::without_effect(warnings, origin.name.substr(origin.name.find('.') + 1));
     given.add_row(
         {origin.name, tr_value(origin.value), origin_text(origin.place), idle ? tr("none") : ""});
     any = true;

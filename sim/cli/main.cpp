@@ -14,6 +14,7 @@
 #include "sim/base/config.h"
 #include "sim/base/error.h"
 #include "sim/base/language.h"
+#include "sim/base/text.h"
 #include "sim/cli/advise.h"
 #include "sim/cli/calibrate.h"
 #include "sim/cli/catalog.h"
@@ -352,6 +353,19 @@ InputError in_our_words(const CLI::ParseError& error) {
   return {kCommandLine, what, "offsim --help shows how"};
 }
 
+Language language_of(const CLI::App& command, const std::string& language) {
+  if (language != "en" && language != "zh") {
+    throw InputError(kCommandLine, "--lang is '" + printable(language, 60) + "'",
+                     "expected en or zh");
+  }
+  const CLI::Option* const json = command.get_option_no_throw("--json");
+  if (language == "zh" && json != nullptr && !json->empty() && json->results().back() == "-") {
+    throw InputError(kCommandLine, "--lang has no effect when '-' sends data to stdout",
+                     "expected a file in place of '-'");
+  }
+  return language == "zh" ? Language::kChinese : Language::kEnglish;
+}
+
 int run(int argc, char** argv) {
   PredictOptions predict;
   AdviseOptions advise;
@@ -402,7 +416,7 @@ int run(int argc, char** argv) {
     std::cout << kShortHelp;
     return 0;
   }
-  set_language(language == "zh" ? Language::kChinese : Language::kEnglish);
+  set_language(language_of(*command->app, language));
   return command->run(std::cout, std::cerr);
 }
 

@@ -6,6 +6,7 @@
 
 #include "sim/base/quantity.h"
 #include "sim/plans/plan.h"
+#include "sim/study/limits.h"
 
 namespace offsim::cli {
 
@@ -225,7 +226,8 @@ std::string with_largest(std::string command, const plans::Job& job) {
   const std::string flag = fmt::format("--micro-batch {}", job.workload.micro_batch);
   const std::size_t at = command.rfind(flag);
   SIM_ASSERT(at != std::string::npos, "a command names its micro-batch");
-  return command.replace(at, flag.size(), "--micro-batch largest");
+  return command.replace(at, flag.size(),
+                         study::can_be_searched(job) ? "--micro-batch largest" : "--micro-batch 1");
 }
 
 }  // namespace offsim::cli

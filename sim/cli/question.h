@@ -56,7 +56,8 @@ struct Named {
 std::string predict_command(const Named& named, const plans::Job& job);
 // "offsim compare --model ... --plans all" for the same work. Options of plans are left out.
 std::string compare_command(const Named& named, const plans::Job& job);
-// `command` with the largest micro-batch that fits in place of the job's.
+// `command` with the largest micro-batch that fits in place of the job's, or with 1 where looking
+// for it would take too long.
 std::string with_largest(std::string command, const plans::Job& job);
 
 }  // namespace offsim::cli

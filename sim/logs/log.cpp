@@ -161,7 +161,11 @@ class Reader {
   }
 
   // "time (ms) | fwd: 1.2 | bwd: 3.4": parts between bars, each a word and a number.
+  // DeepSpeed's, behind its "time (ms)": what stands in columns elsewhere may be anything.
   void timers(std::string_view line) {
+    if (line.substr(0, line.find('|')).find("time (ms)") == std::string_view::npos) {
+      return;
+    }
     for (std::size_t at = line.find('|'); at != std::string_view::npos;) {
       const std::size_t end = std::min(line.find('|', at + 1), line.size());
       const std::string_view part = trimmed(line.substr(at + 1, end - at - 1));

@@ -174,6 +174,14 @@ void require_drive(const Job& job, std::string_view option) {
   }
 }
 
+bool without_effect(const std::vector<std::string>& warnings, std::string_view setting) {
+  const std::string said = fmt::format("{} has no effect", setting);
+  return std::ranges::any_of(warnings, [&said](const std::string& warning) {
+    const std::size_t at = warning.find(said);  // after a plan's name or place, or alone
+    return at != std::string::npos && (at == 0 || warning[at - 1] == '.' || warning[at - 1] == ' ');
+  });
+}
+
 void warn_without_effect(std::vector<std::string>& warnings, const Job& job, std::string_view why,
                          std::initializer_list<std::string_view> options) {
   for (const std::string_view option : options) {

@@ -36,6 +36,9 @@ void refuse_int8(const Job& job);
 // Throws InputError, at the option that asked for it if one did, on a machine without a drive.
 void require_drive(const Job& job, std::string_view option = {});
 
+// Whether one of the lines says that the setting, without its plan's name, has no effect.
+bool without_effect(const std::vector<std::string>& warnings, std::string_view setting);
+
 // A line for each of the options that was given: it does nothing, and why.
 void warn_without_effect(std::vector<std::string>& warnings, const Job& job, std::string_view why,
                          std::initializer_list<std::string_view> options);

@@ -105,10 +105,9 @@ std::string what_is_too_small(const study::Prediction& p) {
   return tr("may swap");
 }
 
-std::string list_text(const char* title, const std::vector<std::string>& parts,
+std::string list_text(const std::string& title, const std::vector<std::string>& parts,
                       const TextStyle& style) {
-  return parts.empty() ? ""
-                       : "\n" + tr(title) + "\n" + paragraph("  ", join(parts, tr("; ")), style);
+  return parts.empty() ? "" : "\n" + title + "\n" + paragraph("  ", join(parts, tr("; ")), style);
 }
 
 // What people are told to do about a slow offloaded step, in that order, judged for this job.
@@ -274,18 +273,21 @@ std::string advice_text(const plans::Job& job, const Advice& advice, const TextS
   out += rows_text("two at once", of.pairs, kMostPairs, now_fits, style);
   out += tokens_text(of, style);
   if (advice.best() == nullptr) {
-    out += "\n" + paragraph("",
-                            now_fits ? tr("No edit gains 2 % or more: as good as it gets here.")
-                            : advice.untried > 0 ? tr("Nothing of what was tried makes it fit.")
-                                                 : tr("No edit, and no two of them, make it fit."),
-                            style);
+    out +=
+        "\n" + paragraph("",
+                         now_fits ? tr_format("No edit gains {} or more: as good as it gets here.",
+                                              percent(study::kWorthIt))
+                         : advice.untried > 0 ? tr("Nothing of what was tried makes it fit.")
+                                              : tr("No edit, and no two of them, make it fit."),
+                         style);
   }
   out += usual_text(advice, style);
-  out += list_text("makes it slower", of.worse, style);
-  out += list_text("does not fit", of.misfits, style);
-  out += list_text("makes less than 2 % of difference", of.same, style);
-  out += list_text("has no effect here", of.idle, style);
-  out += list_text("refused by the system", of.refused, style);
+  out += list_text(tr("makes it slower"), of.worse, style);
+  out += list_text(tr("does not fit"), of.misfits, style);
+  out += list_text(tr_format("makes less than {} of difference", percent(study::kWorthIt)), of.same,
+                   style);
+  out += list_text(tr("has no effect here"), of.idle, style);
+  out += list_text(tr("refused by the system"), of.refused, style);
   if (advice.untried > 0) {
     out += "\n" + paragraph("",
                             tr_format("{} more were not tried: steps as long as this one take "
@@ -310,7 +312,9 @@ std::string advice_json(const plans::Job& job, const Advice& advice) {
     json["fits"] = tried.fits();
     json["step_s"] = tried.prediction.step.value;
     json["tokens_per_s"] = tried.prediction.tokens_per_s;
-    json["gain"] = tried.gain;
+    if (tried.fits()) {
+      json["gain"] = tried.gain;
+    }
     Json memory = Json::object();
     for (const study::PoolReport& pool : tried.prediction.pools) {
       memory[pool.name] = pool.needed().value;

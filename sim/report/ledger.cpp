@@ -96,7 +96,7 @@ std::string around_text(const study::PoolReport& host, const MemoryLedger& ledge
 std::string estimate_text(const MemoryLedger& ledger, const study::Prediction& p,
                           const TextStyle& style) {
   const study::DeepspeedEstimate& e = *ledger.deepspeed;
-  Table table({{tr("DeepSpeed's estimator, GiB")},
+  Table table({{tr("DeepSpeed's, GiB")},
                {tr("says"), Align::kRight},
                {"offsim", Align::kRight},
                {tr("it counts")}});
@@ -108,11 +108,12 @@ std::string estimate_text(const MemoryLedger& ledger, const study::Prediction& p
   add("gpu", e.gpu, e.gpu_terms);
   add("host", e.host, e.host_terms);
   return "\n" + join(rows_of(table, style), "\n") + "\n" +
-         paragraph("  ",
-                   tr("It knows parameters, gradients and Adam's states alone. The rest above is "
-                      "what it leaves out: activations, buckets, gathered parameters, temporaries, "
-                      "pinned rounding, context and process."),
-                   style);
+         paragraph(
+             "  ",
+             tr("Its estimator knows parameters, gradients and Adam's states alone. The rest is "
+                "what it leaves out: activations, buckets, gathered parameters, temporaries, "
+                "pinned rounding, context and process."),
+             style);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "sim/plans/checks.h"
 #include "sim/plans/plan.h"
 #include "sim/study/limits.h"
 #include "sim/study/search.h"
@@ -70,9 +71,7 @@ class Trials {
       const std::vector<std::string> warnings = tried.job.plan->check(tried.job);
       tried.idle = !tried.edit.largest &&
                    std::ranges::all_of(tried.edit.changes, [&warnings](const Change& change) {
-                     return std::ranges::any_of(warnings, [&change](const std::string& w) {
-                       return w.find(change.setting + " has no effect") != std::string::npos;
-                     });
+                     return plans::without_effect(warnings, change.setting);
                    });
       if (tried.idle) {
         return tried;
@@ -88,7 +87,9 @@ class Trials {
         return std::nullopt;
       }
       tried.prediction = predict(tried.job);
-      tried.gain = tried.prediction.tokens_per_s / advice_.now.tokens_per_s - 1;
+      if (tried.fits() && advice_.now.tokens_per_s > 0) {
+        tried.gain = tried.prediction.tokens_per_s / advice_.now.tokens_per_s - 1;
+      }
     } catch (const InputError& error) {
       tried.refused = error.what();
     }
@@ -201,7 +202,7 @@ Advice advise(const plans::Job& job, const std::vector<machine::Machine>& machin
   Trials trials(job, advice);
   std::vector<Edit> edits = edits_of(job, machines);
   // Searches last: they take as long as many others.
-  std::ranges::stable_partition(edits, [](const Edit& edit) { return !edit.largest; });
+  std::stable_partition(edits.begin(), edits.end(), [](const Edit& edit) { return !edit.largest; });
   for (std::size_t i = 0; i < edits.size(); ++i) {
     if (progress) {
       progress(i + 1, edits.size());

@@ -1,7 +1,7 @@
 // What to change about a job: every edit of study/edits.h simulated, and ranked by what it gains.
 //
-// gain     tokens a second over those of the job as it is: a larger micro-batch is a longer step;
-//          nothing where the job does not fit, since nobody could measure it
+// gain     tokens a second over those of the job as it is, fit or not: a larger micro-batch is a
+//          longer step; nothing where the edited job does not fit, since nobody could measure it
 // fits     in every pool, without swapping
 // effect   an edit that the plan says has none is not simulated
 // pairs    two edits at once. Of a job that fits, the best edits of settings, two by two. Of one
@@ -29,7 +29,7 @@ struct Tried {
   std::string refused;      // why the plan does not run so; the rest is empty then
   bool idle = false;        // the plan says that it has no effect; the rest is empty then
   Prediction prediction{};  // of job
-  double gain = 0;          // 0.12: 12 % more tokens a second
+  double gain = 0;          // 0.12: 12 % more tokens a second; 0 where it does not fit
   bool fits() const { return refused.empty() && !idle && prediction.fits(); }
 };
 
@@ -43,7 +43,9 @@ struct Advice {
   std::vector<Tried> pairs;  // that fit, by gain; better than either edit alone
   std::size_t untried = 0;   // edits and pairs, for want of time
   std::vector<std::pair<std::string, Seconds>> bounds;  // longest first
-  const Tried* best() const;  // with a gain worth it, or that makes the job fit; else nullptr
+  // The single edit with the largest gain worth it, or that makes the job fit: one thing at a time.
+  // Where none does, the first pair; else nullptr.
+  const Tried* best() const;
 };
 
 using AdviceProgress = std::function<void(std::size_t done, std::size_t all)>;

@@ -9,6 +9,7 @@
 #include "sim/base/error.h"
 #include "sim/engine/memory.h"
 #include "sim/plans/plan.h"
+#include "sim/study/limits.h"
 #include "sim/study/search.h"
 
 namespace offsim::study {
@@ -227,12 +228,11 @@ Bill bill(const Alternative& of, double tokens) {
 }
 
 std::int64_t most_accumulation(const plans::Job& asked) {
-  constexpr std::int64_t kPasses = 6'000;          // of a layer, in a step: half of what cases()
-  constexpr std::int64_t kPositions = 25'000'000;  // takes, since there are some to predict
-  const bool hooks = asked.workload.activation_offload != ActivationOffload::kNone;
-  const std::int64_t weight = (hooks ? 6 : 1) * (asked.shape.adapters.any() ? 2 : 1);
-  const std::int64_t most = std::min(
-      {kMostTried, kPasses / (weight * asked.shape.layers), kPositions / asked.workload.sequence});
+  plans::Workload one = asked.workload;
+  one.accumulation = 1;
+  // Half of the largest step that can be asked for, since there are some to predict.
+  const double largest = 0.5 / step_size(asked.shape, one).share();
+  const auto most = static_cast<std::int64_t>(std::min<double>(kMostTried, largest));
   return std::max({most, asked.workload.accumulation, std::int64_t{1}});
 }
 

@@ -240,7 +240,8 @@ std::vector<GivenWorkload> swept(const Scenario& s) {
 }
 
 std::int64_t most_micro_batches(const GivenWorkload& w) {
-  return w.micro_batch_limit ? whole(*w.micro_batch_limit, "micro_batch_limit", 1, 65536) : 1024;
+  return w.micro_batch_limit ? whole(*w.micro_batch_limit, "micro_batch_limit", 1, kMostBatch)
+                             : kMostBatch;
 }
 
 // What PEFT has no adapters for, or more than are modelled: "all-linear" is for it what it was in
@@ -294,11 +295,9 @@ double check_size(const model::Shape& shape, const plans::Workload& w, const Giv
   const auto place = [&](const std::optional<Given>& g) { return g ? g->place : model; };
   const StepSize size = step_size(shape, w);
   const bool search = is_largest(given);
-  // Bisection takes a step for each halving.
-  const double steps =
-      search ? std::ceil(std::log2(static_cast<double>(most_micro_batches(given) + 1))) : 1;
+  const double steps = search ? kSearchSteps : 1;
   const auto refuse_above = [&](double count, double most, const char* has, const Place& at) {
-    const double allowed = search ? 2 * most : most;
+    const double allowed = search ? kMostOfSearch * most : most;
     if (count > allowed) {
       const char* what = search ? "the search for the largest micro-batch" : "a step";
       throw InputError(at, fmt::format("{} has {} {}", what, with_commas(count), has),

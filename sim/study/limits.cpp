@@ -39,4 +39,8 @@ bool can_be_asked(const plans::Job& job) {
          size.bytes <= kMostBytes;
 }
 
+bool can_be_searched(const plans::Job& job) {
+  return kSearchSteps * step_size(job.shape, job.workload).share() <= kMostOfSearch;
+}
+
 }  // namespace offsim::study

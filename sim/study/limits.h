@@ -24,6 +24,11 @@ inline constexpr double kMostPasses = 12'000;         // of a layer, in a step
 inline constexpr double kMostPositions = 50'000'000;  // of all micro-batches of a step
 inline constexpr double kMostBytes = 1e18;            // of one micro-batch's activations
 
+// What a search for the largest micro-batch counts as, in steps (the doublings to 32 and back; few
+// questions take more, and their steps are small), and what it may take, in largest steps.
+inline constexpr double kSearchSteps = 10;
+inline constexpr double kMostOfSearch = 2;
+
 struct StepSize {
   double weight = 1;  // how often a pass counts
   double passes = 0, positions = 0, bytes = 0;
@@ -36,5 +41,8 @@ std::int64_t widest_ffn(const model::Shape& shape);
 // Whether a question may ask for the job: no value is above what its key allows, the step not too
 // large. What the plan refuses is another matter.
 bool can_be_asked(const plans::Job& job);
+
+// The same of a search for its largest micro-batch.
+bool can_be_searched(const plans::Job& job);
 
 }  // namespace offsim::study

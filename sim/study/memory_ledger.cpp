@@ -48,17 +48,17 @@ std::optional<Stage> stage_of(const plans::Job& job) {
   if (plan == "zero2-offload" || plan == "zenflow") {
     return Stage{2, false, true};
   }
-  if (plan == "superoffload") {
-    return Stage{3, false, true};
-  }
-  if (plan == "zero3-offload" || plan == "zero-infinity" || plan == "memascend") {
-    return Stage{3, job.options.text("offload_param") != "none",
-                 job.options.text("offload_optimizer") != "none"};
+  if (plan == "zero3-offload" || plan == "zero-infinity" || plan == "memascend" ||
+      plan == "superoffload") {
+    return Stage{
+        3, job.options.text("offload_param") != "none",
+        !job.options.has("offload_optimizer") || job.options.text("offload_optimizer") != "none"};
   }
   return std::nullopt;
 }
 
-// DeepSpeed takes the parameters of one module without those of its children.
+// DeepSpeed takes the parameters of one module without those of its children: a weight here.
+// Left out: modules of several large ones (experts in one tensor each are single, too).
 std::int64_t largest_layer(const model::Shape& shape) {
   std::int64_t largest = 0;
   for (const model::Tensor& tensor : model::all_tensors(shape)) {

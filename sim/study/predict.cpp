@@ -325,7 +325,7 @@ void keep_freed_memory() {
 }
 
 std::int64_t largest_micro_batch(plans::Job job, std::int64_t most) {
-  return last_good(0, most + 1, [&job](std::int64_t micro_batch) {
+  return largest_good(most, [&job](std::int64_t micro_batch) {
     job.workload.micro_batch = micro_batch;
     return predict(job).fits();
   });

@@ -77,10 +77,12 @@ TEST_F(Chinese, LongTextsOfAUserAreSoonGivenUp) {
 }
 
 TEST_F(Chinese, NoBlankStandsBetweenWideCharacters) {
-  EXPECT_EQ(with_blanks_of_language("主机 需要 3 GiB 在 反向 阶段 "), "主机需要 3 GiB 在反向阶段 ");
-  EXPECT_EQ(with_blanks_of_language("a b  c"), "a b  c");
+  EXPECT_EQ(tr_format("{} beside other plans", "甲"), "甲与其他方案对比");
+  EXPECT_EQ(tr_format("{} beside other plans", "a.json"), "a.json 与其他方案对比");
+  EXPECT_EQ(tr_format("{} beside other plans", "模型 甲/z.json"), "模型 甲/z.json 与其他方案对比")
+      << "a name stays as it is";
   set_language(Language::kEnglish);
-  EXPECT_EQ(with_blanks_of_language("主机 需要"), "主机 需要");
+  EXPECT_EQ(tr_format("{} {}", "主机", "需要"), "主机 需要");
 }
 
 // The gaps of a text by number, each with its format.

@@ -43,7 +43,7 @@ TEST(Diagnose, AsExpectedLeadsToAComparison) {
                backward = phases["backward"].get<double>(),
                step = phases["optimizer"].get<double>();
   const Outcome outcome =
-      shell("echo '| fwd: " + std::to_string(1e3 * forward) +
+      shell("echo 'time (ms) | fwd: " + std::to_string(1e3 * forward) +
             " | bwd: " + std::to_string(1e3 * backward) + " | step: " + std::to_string(1e3 * step) +
             "' | offsim diagnose -" + kJob);
   EXPECT_THAT(outcome.out, HasSubstr("All is as expected"));

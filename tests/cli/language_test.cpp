@@ -174,7 +174,7 @@ TEST_F(Chinese, PredictSaysAllOfEveryOption) {
                                     : plan.name == "coherent-offload" ? "gh200-480gb"
                                                                       : "h200-pcie5";
         options.work.precision = plan.name == "mlx" ? "bf16" : "bf16-mixed";
-        count += answered(options, {"llama-3.2-1b", machine}, run_predict, catalog) ? 1 : 0;
+        count += answered(options, {"llama-3.1-8b", machine}, run_predict, catalog) ? 1 : 0;
         ++all;
       }
     }
@@ -275,17 +275,23 @@ TEST_F(Chinese, ConfigurationsSayAllOfWhatComesOfThem) {
 // But for the clock.
 TEST(Language, ChangesNothingOfWhatAScriptReads) {
   const std::regex clock("\"simulate_s\": [^,\n]*");
-  const std::string some = " --model qwen2.5-7b --hardware workstation-pcie4-4090 --json - ";
+  const std::string some = " --model qwen2.5-7b --hardware workstation-pcie4-4090 --json ";
+  const Folder folder;
   for (const std::string& ask :
        {"predict --memory --plan zero3-offload --micro-batch 4" + some,
         "predict --plan native --set native.gradient_clipping=true" + some,
         "compare --lora-rank 8" + some, "advise --plan zero2-offload" + some}) {
-    const Outcome english = offsim(ask), chinese = offsim(ask + "--lang zh");
-    EXPECT_EQ(english.code, 0) << ask;
-    EXPECT_EQ(std::regex_replace(english.out, clock, ""),
-              std::regex_replace(chinese.out, clock, ""))
+    EXPECT_EQ(offsim(ask + "en.json", folder.path()).code, 0) << ask;
+    EXPECT_EQ(offsim(ask + "zh.json --lang zh", folder.path()).code, 0) << ask;
+    EXPECT_TRUE(std::regex_replace(folder.read("en.json"), clock, "") ==
+                std::regex_replace(folder.read("zh.json"), clock, ""))
         << ask;
   }
+  const Outcome idle = offsim("predict --plan native --lang zh" + some + "-");
+  EXPECT_EQ(idle.code, 2);
+  EXPECT_EQ(idle.err,
+            "command line: --lang has no effect when '-' sends data to stdout; expected a file in "
+            "place of '-'\n");
 }
 
 TEST(Language, IsEnglishUnlessAsked) {
@@ -294,7 +300,7 @@ TEST(Language, IsEnglishUnlessAsked) {
   EXPECT_NE(offsim(ask).out, offsim(ask + "--lang zh").out);
   const Outcome unknown = offsim(ask + "--lang fr");
   EXPECT_EQ(unknown.code, 2);
-  EXPECT_EQ(unknown.err, "command line: --lang: fr not in {en,zh}; offsim --help shows how\n");
+  EXPECT_EQ(unknown.err, "command line: --lang is 'fr'; expected en or zh\n");
   EXPECT_EQ(offsim("catalog hardware --lang zh").code, 2);
 }
 

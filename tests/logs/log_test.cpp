@@ -56,6 +56,16 @@ TEST(DeepSpeed, PartsOfTheOptimizerAreNotTheStep) {
   EXPECT_THAT(log.values(What::kOptimizer), IsEmpty());
 }
 
+// In columns of other programs "step" is a number of steps.
+TEST(DeepSpeed, TimersStandBehindTheirUnit) {
+  const Log log = read(
+      "epoch: 1 | step: 300 | loss: 2.5\nstep time: 7 s\n"
+      "loss 2 | time (ms) | fwd: 7 | step: 9\n");
+  EXPECT_THAT(log.values(What::kOptimizer), IsEmpty());
+  EXPECT_THAT(log.values(What::kForward), IsEmpty());
+  EXPECT_THAT(log.values(What::kStep), ElementsAre(7));
+}
+
 TEST(DeepSpeed, Throughput) {
   const Log log = read(
       "[Rank 0] epoch=0/micro_step=20/global_step=10, RunningAvgSamplesPerSec=3.5, "

@@ -39,6 +39,15 @@ TEST(Question, OfAMachineOfSeveralGpusIsAboutOne) {
   EXPECT_THAT(check_question(of), ElementsAre(HasSubstr("one of the 8 GPUs")));
 }
 
+TEST(WithoutEffect, IsTheWholeNameOfASetting) {
+  const std::vector<std::string> warnings{"zero-infinity.param_buffer_count has no effect: why",
+                                          "ds.json:3:1: ratio has no effect"};
+  EXPECT_TRUE(without_effect(warnings, "param_buffer_count"));
+  EXPECT_TRUE(without_effect(warnings, "ratio"));
+  EXPECT_FALSE(without_effect(warnings, "buffer_count")) << "a part of another's name";
+  EXPECT_FALSE(without_effect(warnings, "why"));
+}
+
 TEST(Megatrain, WarnsOfBlocksLongerThanTheModel) {
   const auto warnings = [](const char* interval) {
     const Job of = job("megatrain", {}, {{"checkpoint_interval", interval}}, tiny_shape(5));

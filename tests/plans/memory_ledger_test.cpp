@@ -97,6 +97,10 @@ TEST(MemoryLedger, HasWhatDeepspeedsEstimatorsSay) {
       estimate("zero3-offload", {{"offload_param", "none"}, {"offload_optimizer", "none"}});
   EXPECT_EQ(neither->gpu, Bytes(4 * largest + 18 * n));
   EXPECT_EQ(neither->host, Bytes(6 * largest));
+  const auto super = estimate("superoffload", {{"offload_param", "cpu"}});
+  ASSERT_TRUE(super.has_value());
+  EXPECT_EQ(super->gpu_terms, both->gpu_terms) << "it keeps parameters where its option says";
+  EXPECT_EQ(estimate("superoffload", {})->gpu_terms, optimizer->gpu_terms);
   EXPECT_FALSE(estimate("native", {}).has_value());
 }
 
