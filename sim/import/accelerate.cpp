@@ -400,6 +400,12 @@ class Accelerate {
     if (!top_.given(key)) {
       return trainers;
     }
+    if (const auto& flag = around_.flags.accumulation) {
+      findings_.warn(top_.place(key), fmt::format("{} {} gives way to {} {}", key, top_.text(key),
+                                                  "--accumulation", flag->text));
+      top_.no_effect(key, fmt::format("{} {} counts", "--accumulation", flag->text));
+      return flag;
+    }
     if (around_.trainer == nullptr) {
       return top_.as_given(key);
     }

@@ -4,6 +4,7 @@
 // deepspeed_config's flat keys become the DeepSpeed configuration that Accelerate makes of them,
 // with the places of the YAML. fsdp_config is fsdp2-offload, or native without offload; version 1
 // is taken as version 2. zero3_init_flag false: every process loads the whole model.
+// The Trainer's precision wins over the YAML's, and with FSDP its accumulation, too.
 #pragma once
 
 #include "sim/import/deepspeed.h"

@@ -129,6 +129,17 @@ class DeepSpeed {
     return on;
   }
 
+  void warn_of_narrow_states(const Block& block, std::initializer_list<const char*> keys) {
+    for (const char* const key : keys) {
+      if (block.flag(key, false)) {
+        findings_.warn(block.place(key),
+                       fmt::format("{} is not modelled: masters, gradients and states are fp32 "
+                                   "here, 2 to 3 times the host memory",
+                                   key));
+      }
+    }
+  }
+
   void read_precision() {
     if (bf16_.refused("enabled") || fp16_.refused("enabled")) {
       return;  // nothing is concluded from a value that was refused
@@ -140,17 +151,8 @@ class DeepSpeed {
                        "expected one of them");
     }
     wide_ = !bf16 && !fp16;
-    for (Block* const b : {&bf16_, &fp16_}) {
-      for (const Key& key : (b == &bf16_ ? bf16_block() : fp16_block()).keys) {
-        if (key.effect == "not modelled" && b->flag(key.name, false) &&
-            key.name.find("check") == std::string_view::npos) {
-          findings_.warn(b->place(key.name),
-                         fmt::format("{} is not modelled: masters, gradients and states are "
-                                     "fp32 here, 2 to 3 times the host memory",
-                                     key.name));
-        }
-      }
-    }
+    warn_of_narrow_states(bf16_, {"bf16_master_weights_and_grads", "bf16_optimizer_states"});
+    warn_of_narrow_states(fp16_, {"fp16_master_weights_and_grads"});
     if (fp16 && fp16_.count("initial_scale_power").value_or(16) > 24) {
       findings_.warn(fp16_.place("initial_scale_power"),
                      "a scale so large overflows: the first steps skip the optimizer and look "

@@ -1,10 +1,10 @@
 #include "sim/import/defaults.h"
 
 #include <algorithm>
-#include <array>
 
 #include "sim/plans/deepspeed.h"
 #include "sim/plans/plan.h"
+#include "sim/plans/plans.h"
 
 namespace offsim::imports {
 
@@ -19,13 +19,6 @@ std::int64_t number_of(const std::string& version) {
   return options.version("deepspeed_version");
 }
 
-// Of the drive, where there is none.
-constexpr std::array<std::string_view, 10> kOfDrive{
-    "buffer_count",       "pipeline_read",     "pipeline_write",
-    "param_buffer_count", "param_buffer_size", "max_in_cpu",
-    "aio_block_size",     "aio_queue_depth",   "aio_intra_op_parallelism",
-    "aio_overlap_events"};
-
 bool is_useless(const plans::OptionSpec& spec) { return spec.effect.starts_with("no effect"); }
 
 }  // namespace
@@ -38,9 +31,8 @@ void list_defaults(const GivenPlan& plan, const std::string& version, Findings& 
       return setting.key.ends_with("." + std::string(spec.name)) &&
              setting.origin.find("auto") != std::string::npos;
     });
-    const bool of_drive = std::ranges::count(kOfDrive, spec.name) > 0;
     if (given || listed || spec.name == "variant" || spec.name == "deepspeed_version" ||
-        (of_drive && plan.name.text != "zero-infinity") || is_useless(spec)) {
+        (plans::is_of_drive(spec.name) && plan.name.text != "zero-infinity") || is_useless(spec)) {
       continue;
     }
     std::string value(spec.fallback);

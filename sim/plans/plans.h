@@ -26,6 +26,7 @@ void record_megatrain(const Job& job, runtime::Recorder& gpu, int steps);
 
 // Stage 3 with offload_optimizer and offload_param on `tier` unless they are given.
 std::vector<OptionSpec> zero3_options(std::string_view tier);
+bool is_of_drive(std::string_view option);  // of them, without effect where nothing is on NVMe
 std::vector<std::string> check_zero3_offload(const Job& job);
 void record_zero3_offload(const Job& job, runtime::Recorder& gpu, int steps);
 

@@ -283,10 +283,7 @@ std::vector<OptionSpec> superoffload_options() {
   using Kind = OptionSpec::Kind;
   std::vector<OptionSpec> options = zero3_options("cpu");
   std::erase_if(options, [](const OptionSpec& option) {
-    return option.name == "offload_optimizer" || option.name.starts_with("aio") ||
-           option.name.find("buffer_count") != std::string_view::npos ||
-           option.name.find("pipeline") != std::string_view::npos ||
-           option.name == "param_buffer_size" || option.name == "max_in_cpu";
+    return option.name == "offload_optimizer" || is_of_drive(option.name);
   });
   for (OptionSpec& option : options) {
     if (option.name == "offload_param") {

@@ -21,6 +21,8 @@
 // each fetch (two a micro-batch with checkpointing, less what is kept at the turn), 2k of gradients
 // coming back; D2H 2k + 4 (2k + 2 before 0.15.4). Left out: several GPUs, more than one
 // parameter group, loss scaling's skipped steps, stage3_module_granularity_threshold.
+#include <algorithm>
+
 #include "sim/plans/checkpoint_offload.h"
 #include "sim/plans/checks.h"
 #include "sim/plans/common.h"
@@ -155,6 +157,10 @@ std::vector<OptionSpec> drive_options() {
 }
 
 }  // namespace
+
+bool is_of_drive(std::string_view option) {
+  return std::ranges::count(drive_options(), option, &OptionSpec::name) > 0;
+}
 
 std::vector<OptionSpec> zero3_options(std::string_view tier) {
   using Kind = OptionSpec::Kind;

@@ -239,7 +239,8 @@ TEST_F(Chinese, ConfigurationsSayAllOfWhatComesOfThem) {
     "train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4})");
   folder.write("none.json", R"({"train_micro_batch_size_per_gpu": 2})");
   folder.write("fsdp.yaml",
-               "distributed_type: FSDP\nmixed_precision: 'no'\nnum_processes: 1\nfsdp_config:\n"
+               "distributed_type: FSDP\nmixed_precision: 'no'\nnum_processes: 1\n"
+               "gradient_accumulation_steps: 2\ndeepspeed_config: {zero_stage: 2}\nfsdp_config:\n"
                "  fsdp_offload_params: true\n  fsdp_version: 1\n  fsdp_state_dict_type: X\n");
   const std::string arguments =
       "--bf16 --per_device_train_batch_size 2 --max_grad_norm 1 --torch_compile true --lr 1 "

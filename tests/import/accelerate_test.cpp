@@ -237,6 +237,10 @@ TEST(AccelerateFsdp, AccumulationIsTheTrainers) {
   Around around;
   around.flags.micro_batch = study::Given{"1", {"command line"}};
   EXPECT_EQ(yaml(text, "", around).asked, "fsdp2-offload | ? x 2 x ? bf16-mixed");
+  around.flags.accumulation = study::Given{"4", {"command line"}};
+  EXPECT_EQ(yaml(text, kOne, around).warnings,
+            std::vector<std::string>{"acc.yaml:1:30: gradient_accumulation_steps 2 gives way to "
+                                     "--accumulation 4"});
 }
 
 TEST(AccelerateFsdp, MicroBatchIsTheTrainersDefault) {

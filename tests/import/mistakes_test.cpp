@@ -95,6 +95,17 @@ TEST(Flag, InQuotesOutsideOfModelsIsTrue) {
   EXPECT_TRUE(force("true").warns("which DeepSpeed takes as true"));
 }
 
+// What is not modelled is not all about the states' width.
+TEST(Precision, WarnsOfNarrowStatesAlone) {
+  const auto warns = [](const std::string& inner) {
+    return answer("{\"train_batch_size\": 1, " + inner + "}").warns("2 to 3 times the host memory");
+  };
+  EXPECT_FALSE(warns("\"bf16\": {\"enabled\": true, \"immediate_grad_update\": true}"));
+  EXPECT_FALSE(warns("\"fp16\": {\"enabled\": true, \"auto_cast\": true}"));
+  EXPECT_TRUE(warns("\"bf16\": {\"enabled\": true, \"bf16_optimizer_states\": true}"));
+  EXPECT_TRUE(warns("\"fp16\": {\"enabled\": true, \"fp16_master_weights_and_grads\": true}"));
+}
+
 // Of a block that other systems need what counts is what it asks for, not that it is there.
 TEST(Partners, ThatAreOffChangeNothing) {
   const std::string off =
