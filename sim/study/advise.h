@@ -34,7 +34,8 @@ struct Tried {
 };
 
 inline constexpr double kWorthIt = 0.02;  // smaller gains are within what a prediction can say
-inline constexpr double kMostWork = 10;   // steps of the largest size (limits.h), in all
+// In steps of the largest size (limits.h), in all: ten seconds.
+inline constexpr double kMostWork = 6;
 
 struct Advice {
   Prediction now;
