@@ -263,7 +263,7 @@ bool is_said_of_a_job(const Literal& literal) {
 bool is_work(const Literal& literal) {
   static const std::regex kWork("[a-z ]+ (forward|backward|recompute)(, .*)?");
   return (literal.file.starts_with("sim/model/") || literal.file.starts_with("sim/plans/")) &&
-         literal.text.front() != ' ' && std::regex_match(literal.text, kWork);
+         !literal.text.starts_with(' ') && std::regex_match(literal.text, kWork);
 }
 
 TEST(Table, HasEveryTextOfTheSources) {

@@ -27,7 +27,8 @@ std::string good(const Outcome& outcome) {
 
 // Progress depends on the clock.
 std::string without_colour(const std::string& text) {
-  return std::regex_replace(text, std::regex("\033\\[[0-9;]*m|\r[0-9]+ of [0-9]+|\r\033\\[K"), "");
+  return std::regex_replace(text,
+                            std::regex("\033\\[[0-9;]*m|\r[a-z ]*[0-9]+ of [0-9]+|\r\033\\[K"), "");
 }
 
 // Without the '\r' of a terminal.
