@@ -253,7 +253,13 @@ Node parse_json(const std::string& text, const std::string& file, int line = 1) 
 std::string plain_text(const std::string& text, const std::string& file, int line) {
   std::string out;
   out.reserve(text.size());
-  for (std::size_t at = text.starts_with("\xef\xbb\xbf") ? 3 : 0; at < text.size();) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";
+  const std::size_t begin = text.starts_with(kMark) ? kMark.size() : 0;
+  if (std::string_view(text).substr(begin).starts_with(kMark) && begin > 0) {
+    throw InputError(LineCounter(text, file, line).at(begin), "a second byte order mark is here",
+                     "expected one at most");  // the JSON parser would pass over it
+  }
+  for (std::size_t at = begin; at < text.size();) {
     const std::size_t length = utf8_length(text, at);
     const auto byte = static_cast<unsigned char>(text[at]);
     const bool line_end = byte == '\r' && at + 1 < text.size() && text[at + 1] == '\n';

@@ -74,6 +74,17 @@ TEST(Document, JsonStringsAreUnescaped) {
   EXPECT_EQ(root.items[2].scalar, "é");
 }
 
+TEST(Document, ASecondByteOrderMarkIsRefused) {
+  for (const Syntax syntax : {Syntax::kJson, Syntax::kYaml}) {
+    try {
+      parse_document("\xef\xbb\xbf\xef\xbb\xbf{\"a\": 1}", "f", syntax);
+      ADD_FAILURE() << "no error";
+    } catch (const InputError& error) {
+      EXPECT_NE(std::string(error.what()).find("a second byte order mark"), std::string::npos);
+    }
+  }
+}
+
 TEST(Document, LineEndsAndByteOrderMarksChangeNothing) {
   for (const char* text : {"a: 1\nb: [2]\n", "a: 1\r\nb: [2]\r\n",
                            "\xef\xbb\xbf"
